@@ -1,0 +1,193 @@
+package packet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Type is a control packet type, table 2.1.
+type Type byte
+
+// The control packet types.
+const (
+	CONNECT     Type = 1
+	CONNACK     Type = 2
+	PUBLISH     Type = 3
+	PUBACK      Type = 4
+	PUBREC      Type = 5
+	PUBREL      Type = 6
+	PUBCOMP     Type = 7
+	SUBSCRIBE   Type = 8
+	SUBACK      Type = 9
+	UNSUBSCRIBE Type = 10
+	UNSUBACK    Type = 11
+	PINGREQ     Type = 12
+	PINGRESP    Type = 13
+	DISCONNECT  Type = 14
+)
+
+var typeNames = [...]string{
+	"reserved 0", "CONNECT", "CONNACK", "PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP",
+	"SUBSCRIBE", "SUBACK", "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT", "reserved 15",
+}
+
+// String is the specification's name of the type.
+func (t Type) String() string {
+	if int(t) < len(typeNames) {
+		return typeNames[t]
+	}
+	return fmt.Sprintf("type %d", byte(t))
+}
+
+// MaxRemaining is the largest Remaining Length that four bytes can carry, section 2.2.3.
+const MaxRemaining = 268_435_455
+
+// Error says why bytes are not a legal control packet. Statement is the normative statement that they break, or "" where
+// the rule is unnumbered text.
+type Error struct {
+	Type      Type
+	Statement string
+	Reason    string
+}
+
+// Error gives the packet type, what is wrong, and the statement.
+func (e *Error) Error() string {
+	s := fmt.Sprintf("malformed %v: %s", e.Type, e.Reason)
+	if e.Statement != "" {
+		s += " [" + e.Statement + "]"
+	}
+	return s
+}
+
+func malformed(t Type, statement, reason string) error {
+	return &Error{Type: t, Statement: statement, Reason: reason}
+}
+
+// Frame is one whole control packet, split but not yet parsed. Body is a view.
+type Frame struct {
+	Header byte   // type and flags, the first byte on the wire
+	Body   []byte // variable header and payload
+}
+
+// Type is the control packet type.
+func (f Frame) Type() Type { return Type(f.Header >> 4) }
+
+// Flags are the four low bits of the first byte.
+func (f Frame) Flags() byte { return f.Header & 0x0F }
+
+// ErrTooLarge is returned for a packet whose Remaining Length is above the limit that the reader was given.
+var ErrTooLarge = errors.New("packet larger than the limit")
+
+// Split returns the first whole packet in b and the number of bytes it takes. With n == 0 and no error, b holds only a
+// part of a packet, and need is the number of bytes the packet takes in all (0: not known yet). limit is the largest
+// Remaining Length accepted, in bytes.
+func Split(b []byte, limit int) (f Frame, n, need int, err error) {
+	if len(b) < 2 {
+		return Frame{}, 0, 0, nil
+	}
+	length, shift := 0, 0
+	for i := 1; ; i++ {
+		if i > 4 {
+			return Frame{}, 0, 0, malformed(Type(b[0]>>4), "", "Remaining Length takes more than four bytes")
+		}
+		if i >= len(b) {
+			return Frame{}, 0, 0, nil
+		}
+		length |= int(b[i]&0x7F) << shift
+		shift += 7
+		if b[i]&0x80 == 0 {
+			if length > limit {
+				return Frame{}, 0, 0, fmt.Errorf("%v of %d bytes, limit %d: %w", Type(b[0]>>4), length, limit, ErrTooLarge)
+			}
+			total := i + 1 + length
+			if len(b) < total {
+				return Frame{}, 0, total, nil
+			}
+			return Frame{Header: b[0], Body: b[i+1 : total]}, total, total, nil
+		}
+	}
+}
+
+// Reader reads frames from a stream through one buffer that grows to the largest packet seen, at most the limit.
+// It belongs to one goroutine.
+type Reader struct {
+	src        io.Reader
+	buf        []byte
+	start, end int
+	limit      int
+	err        error
+}
+
+// NewReader returns a Reader of src with an initial buffer of size bytes that refuses packets with a Remaining Length
+// above limit bytes (0: [MaxRemaining]).
+func NewReader(src io.Reader, size, limit int) *Reader {
+	if limit <= 0 || limit > MaxRemaining {
+		limit = MaxRemaining
+	}
+	return &Reader{src: src, buf: make([]byte, max(size, 64)), limit: limit}
+}
+
+// Next returns the next packet, reading from the source as needed. The frame is valid until the next call of Next. At a
+// clean end of the stream the error is io.EOF, inside a packet io.ErrUnexpectedEOF; a malformed length is an [*Error].
+func (r *Reader) Next() (Frame, error) {
+	for {
+		f, ok, err := r.Buffered()
+		if ok || err != nil {
+			return f, err
+		}
+		if err := r.Fill(); err != nil {
+			return Frame{}, err
+		}
+	}
+}
+
+// Buffered returns the next packet if it is already in the buffer whole; it never reads from the source.
+func (r *Reader) Buffered() (f Frame, ok bool, err error) {
+	f, n, need, err := Split(r.buf[r.start:r.end], r.limit)
+	if err != nil {
+		return Frame{}, false, err
+	}
+	if n == 0 {
+		r.room(need)
+		return Frame{}, false, nil
+	}
+	r.start += n
+	return f, true, nil
+}
+
+// Fill reads once from the source into the buffer. Frames returned before are invalid afterwards. A read error is
+// returned as it is (net timeouts can be retried), the end of the stream as described at [Reader.Next].
+func (r *Reader) Fill() error {
+	r.room(0)
+	n, err := r.src.Read(r.buf[r.end:])
+	r.end += n
+	if n > 0 {
+		return nil
+	}
+	if err == io.EOF && r.end > r.start {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// room makes space to read into: need is the whole size of the packet at start, 0 if not known. The buffer only grows by
+// what has arrived (it doubles), so that a claimed length alone costs no memory.
+func (r *Reader) room(need int) {
+	if r.start == r.end {
+		r.start, r.end = 0, 0
+		return
+	}
+	if r.end < len(r.buf) && (need == 0 || r.start+need <= len(r.buf)) {
+		return
+	}
+	if r.start > 0 {
+		copy(r.buf, r.buf[r.start:r.end])
+		r.start, r.end = 0, r.end-r.start
+	}
+	if r.end == len(r.buf) {
+		grown := make([]byte, 2*len(r.buf))
+		copy(grown, r.buf[:r.end])
+		r.buf = grown
+	}
+}

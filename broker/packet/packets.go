@@ -1,0 +1,344 @@
+package packet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode/utf8"
+)
+
+// Level311 is the Protocol Level byte of MQTT 3.1.1, section 3.1.2.2.
+const Level311 = 4
+
+// The CONNACK return codes of MQTT 3.1.1, table 3.1.
+const (
+	Accepted            byte = 0
+	RefusedLevel        byte = 1
+	RefusedIdentifier   byte = 2
+	RefusedUnavailable  byte = 3
+	RefusedCredentials  byte = 4
+	RefusedUnauthorized byte = 5
+)
+
+// SubackFailure is the SUBACK return code of a refused subscription, section 3.9.3.
+const SubackFailure byte = 0x80
+
+// Will is the message that the broker publishes when the connection ends without a DISCONNECT.
+type Will struct {
+	Topic   string
+	Payload []byte
+	QoS     byte
+	Retain  bool
+}
+
+// Connect is a CONNECT packet. It owns its bytes.
+type Connect struct {
+	Protocol     string // "MQTT"; empty means that when encoding
+	Level        byte   // 4; 0 means that when encoding
+	ClientID     string
+	CleanSession bool
+	KeepAlive    uint16 // seconds, 0: off
+	Will         *Will
+	HasUsername  bool
+	Username     string
+	HasPassword  bool
+	Password     []byte
+}
+
+// Publish is a PUBLISH packet. Topic and Payload are views when decoded.
+type Publish struct {
+	Topic   []byte
+	Payload []byte
+	ID      uint16 // Packet Identifier; 0 at QoS 0
+	QoS     byte
+	Dup     bool
+	Retain  bool
+}
+
+// Subscription is one Topic Filter of a SUBSCRIBE with its requested maximum QoS.
+type Subscription struct {
+	Filter string
+	QoS    byte
+}
+
+// Subscribe is a SUBSCRIBE packet. It owns its bytes.
+type Subscribe struct {
+	ID            uint16
+	Subscriptions []Subscription
+}
+
+// Unsubscribe is an UNSUBSCRIBE packet. It owns its bytes.
+type Unsubscribe struct {
+	ID      uint16
+	Filters []string
+}
+
+// cursor reads fields from the body of a packet; after a failed read bad is set and every further read is empty.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) u8() byte {
+	if c.bad || len(c.b) < 1 {
+		c.bad = true
+		return 0
+	}
+	v := c.b[0]
+	c.b = c.b[1:]
+	return v
+}
+
+func (c *cursor) u16() uint16 {
+	if c.bad || len(c.b) < 2 {
+		c.bad = true
+		return 0
+	}
+	v := binary.BigEndian.Uint16(c.b)
+	c.b = c.b[2:]
+	return v
+}
+
+func (c *cursor) bytes() []byte {
+	n := int(c.u16())
+	if c.bad || len(c.b) < n {
+		c.bad = true
+		return nil
+	}
+	v := c.b[:n]
+	c.b = c.b[n:]
+	return v
+}
+
+// validString checks a UTF-8 encoded string: well-formed UTF-8 without surrogates [MQTT-1.5.3-1] and without U+0000
+// [MQTT-1.5.3-2]. utf8.Valid refuses surrogates and overlong forms.
+func validString(b []byte) bool { return bytes.IndexByte(b, 0) < 0 && utf8.Valid(b) }
+
+// ParseConnect decodes a CONNECT. A Protocol Level other than 4 is no error here: the fields up to it are set and the
+// rest is left empty, so that the broker can answer with return code 1 [MQTT-3.1.2-2].
+func ParseConnect(f Frame) (Connect, error) {
+	var p Connect
+	if f.Flags() != 0 {
+		return p, malformed(CONNECT, "MQTT-2.2.2-2", "reserved header flags are not 0")
+	}
+	c := cursor{b: f.Body}
+	name := c.bytes()
+	p.Level = c.u8()
+	if c.bad {
+		return p, malformed(CONNECT, "", "too short for a protocol name and level")
+	}
+	if !validString(name) {
+		return p, malformed(CONNECT, "MQTT-1.5.3-1", "protocol name is not valid UTF-8")
+	}
+	p.Protocol = string(name)
+	if p.Protocol != "MQTT" {
+		return p, malformed(CONNECT, "MQTT-3.1.2-1", "protocol name is not MQTT")
+	}
+	if p.Level != Level311 {
+		return p, nil
+	}
+	flags := c.u8()
+	p.KeepAlive = c.u16()
+	id := c.bytes()
+	if c.bad {
+		return p, malformed(CONNECT, "MQTT-3.1.3-3", "too short for flags, Keep Alive and Client Identifier")
+	}
+	if flags&0x01 != 0 {
+		return p, malformed(CONNECT, "MQTT-3.1.2-3", "reserved connect flag is set")
+	}
+	if !validString(id) {
+		return p, malformed(CONNECT, "MQTT-3.1.3-4", "Client Identifier is not valid UTF-8")
+	}
+	p.ClientID = string(id)
+	p.CleanSession = flags&0x02 != 0
+	willQoS := flags >> 3 & 0x03
+	if flags&0x04 != 0 {
+		if willQoS > 2 {
+			return p, malformed(CONNECT, "MQTT-3.1.2-14", "Will QoS is 3")
+		}
+		topic, payload := c.bytes(), c.bytes()
+		if c.bad {
+			return p, malformed(CONNECT, "MQTT-3.1.3-10", "too short for the Will")
+		}
+		if !validString(topic) || !ValidTopicName(topic) {
+			return p, malformed(CONNECT, "MQTT-3.1.3-10", "Will Topic is not a valid topic name")
+		}
+		p.Will = &Will{Topic: string(topic), Payload: bytes.Clone(payload), QoS: willQoS, Retain: flags&0x20 != 0}
+	} else if willQoS != 0 {
+		return p, malformed(CONNECT, "MQTT-3.1.2-13", "Will QoS without a Will")
+	} else if flags&0x20 != 0 {
+		return p, malformed(CONNECT, "MQTT-3.1.2-15", "Will Retain without a Will")
+	}
+	if flags&0x80 != 0 {
+		user := c.bytes()
+		if c.bad || !validString(user) {
+			return p, malformed(CONNECT, "MQTT-3.1.3-11", "User Name is missing or not valid UTF-8")
+		}
+		p.HasUsername, p.Username = true, string(user)
+	} else if flags&0x40 != 0 {
+		return p, malformed(CONNECT, "MQTT-3.1.2-22", "Password without a User Name")
+	}
+	if flags&0x40 != 0 {
+		p.HasPassword, p.Password = true, bytes.Clone(c.bytes())
+	}
+	if c.bad || len(c.b) > 0 {
+		return p, malformed(CONNECT, "", "payload does not match the connect flags")
+	}
+	return p, nil
+}
+
+// ValidTopicName reports whether b can be the Topic Name of a PUBLISH: not empty [MQTT-4.7.3-1] and without wildcards
+// [MQTT-3.3.2-2]. UTF-8 is checked elsewhere.
+func ValidTopicName(b []byte) bool {
+	return len(b) > 0 && bytes.IndexByte(b, '+') < 0 && bytes.IndexByte(b, '#') < 0
+}
+
+// ParsePublish decodes a PUBLISH; Topic and Payload are views into the frame.
+func ParsePublish(f Frame) (Publish, error) {
+	p := Publish{QoS: f.Header >> 1 & 0x03, Dup: f.Header&0x08 != 0, Retain: f.Header&0x01 != 0}
+	if p.QoS > 2 {
+		return p, malformed(PUBLISH, "MQTT-3.3.1-4", "QoS is 3")
+	}
+	if p.QoS == 0 && p.Dup {
+		return p, malformed(PUBLISH, "MQTT-3.3.1-2", "DUP at QoS 0")
+	}
+	c := cursor{b: f.Body}
+	p.Topic = c.bytes()
+	if c.bad {
+		return p, malformed(PUBLISH, "MQTT-3.3.2-1", "Topic Name runs past the end")
+	}
+	if !validString(p.Topic) {
+		return p, malformed(PUBLISH, "MQTT-3.3.2-1", "Topic Name is not valid UTF-8")
+	}
+	if !ValidTopicName(p.Topic) {
+		return p, malformed(PUBLISH, "MQTT-3.3.2-2", "Topic Name is empty or has a wildcard")
+	}
+	if p.QoS > 0 {
+		p.ID = c.u16()
+		if c.bad {
+			return p, malformed(PUBLISH, "", "no room for the Packet Identifier")
+		}
+		if p.ID == 0 {
+			return p, malformed(PUBLISH, "MQTT-2.3.1-1", "Packet Identifier is 0")
+		}
+	}
+	p.Payload = c.b
+	return p, nil
+}
+
+// ParseAck decodes a PUBACK, PUBREC, PUBREL, PUBCOMP or UNSUBACK: flags, exactly two bytes, Packet Identifier not 0.
+func ParseAck(f Frame) (id uint16, err error) {
+	t := f.Type()
+	want := byte(0)
+	if t == PUBREL {
+		want = 2 // [MQTT-3.6.1-1]
+	}
+	if f.Flags() != want {
+		return 0, malformed(t, "MQTT-2.2.2-2", "reserved header flags have a wrong value")
+	}
+	if len(f.Body) != 2 {
+		return 0, malformed(t, "", "Remaining Length is not 2")
+	}
+	id = binary.BigEndian.Uint16(f.Body)
+	if id == 0 {
+		return 0, malformed(t, "MQTT-2.3.1-1", "Packet Identifier is 0")
+	}
+	return id, nil
+}
+
+// ParseEmpty checks a PINGREQ, PINGRESP or DISCONNECT: no flags and no body.
+func ParseEmpty(f Frame) error {
+	if f.Flags() != 0 {
+		return malformed(f.Type(), "MQTT-2.2.2-2", "reserved header flags are not 0")
+	}
+	if len(f.Body) != 0 {
+		return malformed(f.Type(), "", "Remaining Length is not 0")
+	}
+	return nil
+}
+
+// ParseConnack decodes a CONNACK into Session Present and the return code.
+func ParseConnack(f Frame) (sessionPresent bool, code byte, err error) {
+	if f.Flags() != 0 || len(f.Body) != 2 {
+		return false, 0, malformed(CONNACK, "", "flags are not 0 or Remaining Length is not 2")
+	}
+	if f.Body[0]&0xFE != 0 {
+		return false, 0, malformed(CONNACK, "", "reserved acknowledge flags are set")
+	}
+	return f.Body[0] == 1, f.Body[1], nil
+}
+
+// ParseSubscribe decodes a SUBSCRIBE. Topic Filters are checked for UTF-8 only; their wildcards are package topic's.
+func ParseSubscribe(f Frame) (Subscribe, error) {
+	var p Subscribe
+	if f.Flags() != 2 {
+		return p, malformed(SUBSCRIBE, "MQTT-3.8.1-1", "reserved header flags are not 2")
+	}
+	c := cursor{b: f.Body}
+	p.ID = c.u16()
+	if c.bad || p.ID == 0 {
+		return p, malformed(SUBSCRIBE, "MQTT-2.3.1-1", "Packet Identifier is missing or 0")
+	}
+	for len(c.b) > 0 {
+		filter := c.bytes()
+		qos := c.u8()
+		if c.bad {
+			return p, malformed(SUBSCRIBE, "", "Topic Filter runs past the end")
+		}
+		if !validString(filter) {
+			return p, malformed(SUBSCRIBE, "MQTT-3.8.3-1", "Topic Filter is not valid UTF-8")
+		}
+		if qos > 2 {
+			return p, malformed(SUBSCRIBE, "MQTT-3-8.3-4", "requested QoS byte is above 2")
+		}
+		p.Subscriptions = append(p.Subscriptions, Subscription{Filter: string(filter), QoS: qos})
+	}
+	if len(p.Subscriptions) == 0 {
+		return p, malformed(SUBSCRIBE, "MQTT-3.8.3-3", "no Topic Filter")
+	}
+	return p, nil
+}
+
+// ParseSuback decodes a SUBACK; codes is a view.
+func ParseSuback(f Frame) (id uint16, codes []byte, err error) {
+	if f.Flags() != 0 {
+		return 0, nil, malformed(SUBACK, "MQTT-2.2.2-2", "reserved header flags are not 0")
+	}
+	c := cursor{b: f.Body}
+	id = c.u16()
+	if c.bad || id == 0 || len(c.b) == 0 {
+		return 0, nil, malformed(SUBACK, "MQTT-2.3.1-7", "Packet Identifier or return codes missing")
+	}
+	for _, code := range c.b {
+		if code > 2 && code != SubackFailure {
+			return 0, nil, malformed(SUBACK, "MQTT-3.9.3-2", "reserved return code")
+		}
+	}
+	return id, c.b, nil
+}
+
+// ParseUnsubscribe decodes an UNSUBSCRIBE.
+func ParseUnsubscribe(f Frame) (Unsubscribe, error) {
+	var p Unsubscribe
+	if f.Flags() != 2 {
+		return p, malformed(UNSUBSCRIBE, "MQTT-3.10.1-1", "reserved header flags are not 2")
+	}
+	c := cursor{b: f.Body}
+	p.ID = c.u16()
+	if c.bad || p.ID == 0 {
+		return p, malformed(UNSUBSCRIBE, "MQTT-2.3.1-1", "Packet Identifier is missing or 0")
+	}
+	for len(c.b) > 0 {
+		filter := c.bytes()
+		if c.bad {
+			return p, malformed(UNSUBSCRIBE, "", "Topic Filter runs past the end")
+		}
+		if !validString(filter) {
+			return p, malformed(UNSUBSCRIBE, "MQTT-3.10.3-1", "Topic Filter is not valid UTF-8")
+		}
+		p.Filters = append(p.Filters, string(filter))
+	}
+	if len(p.Filters) == 0 {
+		return p, malformed(UNSUBSCRIBE, "MQTT-3.10.3-2", "no Topic Filter")
+	}
+	return p, nil
+}

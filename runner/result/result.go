@@ -1,0 +1,213 @@
+package result
+
+import "time"
+
+// Schema names the format of result.json; the number grows with an incompatible change.
+const Schema = "inflight.result/1"
+
+// FileName is the name of the result inside a run's directory.
+const FileName = "result.json"
+
+// Result is one run: how it was set up, every cell of every pass, and what follows from them.
+type Result struct {
+	Schema      string      `json:"schema"`
+	Tool        Tool        `json:"tool"`
+	Started     time.Time   `json:"started"`
+	DurationNS  int64       `json:"duration_ns"`
+	Partial     bool        `json:"partial"`           // the run was interrupted or failed: what was measured is here
+	Trouble     string      `json:"trouble,omitempty"` // why it is partial
+	Scenario    Scenario    `json:"scenario"`
+	Environment Environment `json:"environment"`
+	Arms        []Arm       `json:"arms"`
+	Cells       []Cell      `json:"cells"`
+
+	// The rest is derived from Cells by report/stat and can be made again at any time.
+	Comparisons []Comparison `json:"comparisons,omitempty"`
+	Control     *Control     `json:"control,omitempty"`
+	Warnings    []Warning    `json:"warnings,omitempty"`
+}
+
+// Tool identifies the program that made the result.
+type Tool struct {
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"` // of the source, when the build recorded it
+}
+
+// Scenario is the effective configuration: every default filled in.
+type Scenario struct {
+	Name        string `json:"name"`
+	Question    string `json:"question,omitempty"`
+	QoS         []int  `json:"qos"`
+	Windows     []int  `json:"windows"`
+	Connections []int  `json:"connections"`
+	Payloads    []int  `json:"payload_bytes"`
+	DurationNS  int64  `json:"duration_ns"` // measured time of one block run of an arm
+	WarmupNS    int64  `json:"warmup_ns"`   // before it, not counted
+	ControlNS   int64  `json:"control_ns"`  // measured time of one control run of an arm; 0: no control
+	Passes      int    `json:"passes"`
+	Blocks      int    `json:"blocks"` // per pass and cell; a block is A B B A
+	Nodes       int    `json:"nodes"`
+	Replicas    int    `json:"replicas"`
+	VerifyNS    int64  `json:"verify_ns"` // publishing time of one verification block; 0: none
+	Quick       bool   `json:"quick"`
+}
+
+// Environment is the machine that the run was made on. Absent fields could not be read.
+type Environment struct {
+	CPU        string `json:"cpu,omitempty"`
+	Cores      int    `json:"cores"`
+	Kernel     string `json:"kernel,omitempty"`
+	OS         string `json:"os"`
+	Arch       string `json:"arch"`
+	Go         string `json:"go"`
+	GOMAXPROCS int    `json:"gomaxprocs"`
+	TCPNoDelay bool   `json:"tcp_nodelay"`
+}
+
+// Arm is one side of the run. Name is "A", "B", or the scenario's own word for it.
+type Arm struct {
+	Name       string   `json:"name"`
+	Target     string   `json:"target"`
+	Version    string   `json:"version"`              // as the broker itself reports it
+	Command    []string `json:"command,omitempty"`    // of the first node; absent for a target that was not started
+	Durability string   `json:"durability,omitempty"` // memory, file, file+sync; absent if not known
+}
+
+// Cell is one arm at one point of the sweep in one pass, over all its blocks. Control cells are the QoS 0 runs that
+// belong to the cell with the same window, connections and payload.
+type Cell struct {
+	Arm         string `json:"arm"`
+	Pass        int    `json:"pass"` // from 1
+	Slot        int    `json:"slot"` // from 1
+	QoS         int    `json:"qos"`
+	Window      int    `json:"window"`
+	Connections int    `json:"connections"`
+	Payload     int    `json:"payload_bytes"`
+	Control     bool   `json:"control"`
+
+	ThroughputPerS float64  `json:"throughput_per_s"` // acknowledged exchanges over the measured time of all blocks
+	Messages       int64    `json:"messages"`         // acknowledged within the measured time
+	DurationNS     int64    `json:"duration_ns"`
+	Latency        Latency  `json:"latency_ns"`
+	InFlight       InFlight `json:"in_flight"`
+	RSSPeak        *int64   `json:"rss_peak_bytes,omitempty"` // highest of any node so far in this pass
+	CPUSeconds     *float64 `json:"cpu_s,omitempty"`          // all nodes, during the measured blocks
+	Nodes          []Node   `json:"nodes,omitempty"`
+	GeneratorCPU   *float64 `json:"generator_cpu_s,omitempty"`
+	Order          Order    `json:"order"`
+	Ledger         *Ledger  `json:"ledger,omitempty"` // of the verification block; absent on control cells
+	Blocks         []Block  `json:"blocks"`
+}
+
+// Incorrect reports whether the cell's number must be struck out: an acknowledgement out of order, or a ledger that
+// does not balance.
+func (c *Cell) Incorrect() bool {
+	return c.Order.Violations > 0 || (c.Ledger != nil && c.Ledger.Violated(c.QoS))
+}
+
+// Latency holds the distributions of one cell. Absent ones do not exist at the cell's QoS.
+type Latency struct {
+	AckService *Distribution `json:"ack_service,omitempty"` // PUBLISH sent -> PUBACK or PUBCOMP read
+	Receive    *Distribution `json:"publish_to_pubrec,omitempty"`
+	Release    *Distribution `json:"pubrel_to_pubcomp,omitempty"`
+	Fence      *Distribution `json:"fence,omitempty"` // QoS 0: PINGREQ behind a batch -> PINGRESP
+}
+
+// Distribution summarises a histogram; nanoseconds. A percentile with fewer than ten samples beyond it is absent.
+type Distribution struct {
+	Count int64  `json:"count"`
+	Mean  int64  `json:"mean"`
+	P50   *int64 `json:"p50,omitempty"`
+	P90   *int64 `json:"p90,omitempty"`
+	P99   *int64 `json:"p99,omitempty"`
+	P999  *int64 `json:"p999,omitempty"`
+	Max   int64  `json:"max"`
+}
+
+// InFlight compares the window that was asked for with the mean number of exchanges outstanding, all per connection.
+// Little is throughput times mean latency per connection: it must agree with AchievedMean (Little's law).
+type InFlight struct {
+	Requested    int     `json:"requested"`
+	AchievedMean float64 `json:"achieved_mean"`
+	Little       float64 `json:"little,omitempty"`
+}
+
+// Node is one process of the broker during the cell.
+type Node struct {
+	Name       string   `json:"name"`
+	RSSPeak    *int64   `json:"rss_peak_bytes,omitempty"`
+	CPUSeconds *float64 `json:"cpu_s,omitempty"`
+}
+
+// Order counts acknowledgements that did not come in the order of the packets that they answer, per packet type.
+type Order struct {
+	Checked    int64            `json:"checked"`
+	Violations int64            `json:"violations"`
+	ByType     map[string]int64 `json:"by_type,omitempty"` // PUBACK, PUBREC, PUBCOMP
+	First      string           `json:"first,omitempty"`   // the first violation in words
+}
+
+// Ledger is the account of one verification block.
+type Ledger struct {
+	Published    int64  `json:"published"`
+	Acknowledged int64  `json:"acknowledged"`
+	Delivered    int64  `json:"delivered"`  // distinct messages
+	Lost         int64  `json:"lost"`       // acknowledged and not delivered
+	Duplicated   int64  `json:"duplicated"` // further copies of a message already delivered
+	Reordered    int64  `json:"reordered"`  // first deliveries after a later message of the same connection
+	Corrupt      int64  `json:"corrupt"`    // deliveries that this run never published
+	First        string `json:"first,omitempty"`
+	DrainNS      int64  `json:"drain_ns"` // from the last acknowledgement to the last delivery
+}
+
+// Violated reports whether the account breaks what qos promises: no loss of an acknowledged message above QoS 0, no
+// second copy at QoS 2, and order at each.
+func (l *Ledger) Violated(qos int) bool {
+	return l.Corrupt > 0 || l.Reordered > 0 || (qos > 0 && l.Lost > 0) || (qos == 2 && l.Duplicated > 0)
+}
+
+// Block is one run of an arm inside an ABBA block.
+type Block struct {
+	Block          int     `json:"block"`    // from 1, counted through all passes
+	Position       int     `json:"position"` // 1 to 4 in A B B A
+	StartedNS      int64   `json:"started_ns"`
+	DurationNS     int64   `json:"duration_ns"`
+	Messages       int64   `json:"messages"`
+	ThroughputPerS float64 `json:"throughput_per_s"`
+	P99            *int64  `json:"p99_ns,omitempty"`
+}
+
+// Comparison is B over A at one point of the sweep. Low and High bound the 95 % interval; they are absent when there
+// are too few blocks for one.
+type Comparison struct {
+	QoS         int       `json:"qos"`
+	Window      int       `json:"window"`
+	Connections int       `json:"connections"`
+	Payload     int       `json:"payload_bytes"`
+	Metric      string    `json:"metric"` // throughput, ack_service_p99
+	Ratio       float64   `json:"ratio"`
+	Low         *float64  `json:"low,omitempty"`
+	High        *float64  `json:"high,omitempty"`
+	Passes      []float64 `json:"passes"`
+	SlotEffect  *float64  `json:"slot_effect,omitempty"` // sqrt(r1/r2)
+	Blocks      int       `json:"blocks"`
+	Verdict     string    `json:"verdict"` // better, worse, same, inconclusive, incorrect
+	Warnings    []Warning `json:"warnings,omitempty"`
+}
+
+// Control is the QoS 0 ratio of B over A, pooled over every block of the run: it must sit at 1.00, and its spread is
+// the noise floor of the run.
+type Control struct {
+	Ratio  float64   `json:"ratio"`
+	Low    *float64  `json:"low,omitempty"`
+	High   *float64  `json:"high,omitempty"`
+	Blocks int       `json:"blocks"`
+	Passes []float64 `json:"passes,omitempty"`
+}
+
+// Warning is a reservation that belongs beside a number. Code is stable, Text is for people.
+type Warning struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
