@@ -174,7 +174,7 @@ func (n *node[V]) remove(filter, key string) bool {
 		if next == nil {
 			return false
 		}
-		if at == n || at.len() > 1 {
+		if at == n || at.size() > 1 {
 			top, edge = at, level
 		}
 		at = next
@@ -185,7 +185,7 @@ func (n *node[V]) remove(filter, key string) bool {
 	if !remove(list, key) {
 		return false
 	}
-	if at != n && at.len() == 0 {
+	if at != n && at.size() == 0 {
 		top.unlink(edge)
 	}
 	return true
