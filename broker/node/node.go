@@ -1,0 +1,191 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// syncInterval is JetStream's own default for how often written blocks are synced to disk.
+const syncInterval = 2 * time.Minute
+
+// maxPayload and maxControlLine leave room for an MQTT message and its topic as a subject.
+const (
+	maxPayload     = 8 << 20
+	maxControlLine = 1 << 17
+)
+
+// Config of a node. The zero value of a field means what its comment says.
+type Config struct {
+	Name          string   // of the server, unique in the cluster
+	StoreDir      string   // where JetStream keeps its files; required
+	Cluster       string   // name of the cluster; "": a node of its own
+	ClusterListen string   // host:port for the other members; required in a cluster
+	Routes        []string // nats://host:port of the members, itself included; their number is the expected size
+	SyncAlways    bool     // sync to disk before a write is acknowledged
+	Log           *slog.Logger
+}
+
+// Validate reports every problem of the configuration at once.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Name == "" || strings.ContainsAny(c.Name, " .*>\t\r\n") {
+		bad("node name %q: it must be a word without spaces, dots and wildcards", c.Name)
+	}
+	if c.StoreDir == "" {
+		bad("no store directory: give one with --store-dir")
+	}
+	if c.Cluster == "" {
+		if c.ClusterListen != "" || len(c.Routes) > 0 {
+			bad("a cluster listener or routes without a cluster name: give one with --cluster")
+		}
+		return errors.Join(errs...)
+	}
+	if _, _, err := splitHostPort(c.ClusterListen); err != nil {
+		bad("cluster listener %q: %w (want host:port)", c.ClusterListen, err)
+	}
+	if len(c.Routes) == 0 {
+		bad("cluster %q without routes: name every member with --routes", c.Cluster)
+	}
+	for _, r := range c.Routes {
+		if u, err := url.Parse(r); err != nil || u.Scheme != "nats" || u.Port() == "" {
+			bad("route %q: want nats://host:port", r)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func splitHostPort(s string) (string, int, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return "", 0, err
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 0 || n > 65_535 {
+		return "", 0, fmt.Errorf("port %q is not a number up to 65,535", port)
+	}
+	return host, n, nil
+}
+
+// Node is a running server.
+type Node struct {
+	srv *server.Server
+	log *slog.Logger
+}
+
+// Start starts the server and returns when JetStream is healthy: in a cluster that takes a quorum of the members. When
+// ctx ends first the server is stopped again.
+func Start(ctx context.Context, c Config) (*Node, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(c.StoreDir, 0o755); err != nil {
+		return nil, fmt.Errorf("store directory: %w", err)
+	}
+	opts := &server.Options{
+		ServerName:         c.Name,
+		DontListen:         true,
+		NoSigs:             true,
+		JetStream:          true,
+		StoreDir:           c.StoreDir,
+		JetStreamMaxMemory: 1 << 30,
+		SyncInterval:       syncInterval,
+		SyncAlways:         c.SyncAlways,
+		MaxPayload:         maxPayload,
+		MaxControlLine:     maxControlLine,
+		MaxPending:         256 << 20,
+		NoSystemAccount:    false,
+	}
+	if c.Cluster != "" {
+		host, port, _ := splitHostPort(c.ClusterListen)
+		// Asking for the port now gives a plain error; the server would only log it and go on alone.
+		if l, err := net.Listen("tcp", c.ClusterListen); err != nil {
+			return nil, fmt.Errorf("cluster listener: %w", err)
+		} else if err := l.Close(); err != nil {
+			return nil, fmt.Errorf("cluster listener: %w", err)
+		}
+		opts.Cluster = server.ClusterOpts{Name: c.Cluster, Host: host, Port: port, NoAdvertise: true}
+		for _, r := range c.Routes {
+			u, _ := url.Parse(r)
+			opts.Routes = append(opts.Routes, u)
+		}
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("embedded node: %w", err)
+	}
+	srv.SetLoggerV2(natsLog{c.Log}, false, false, false)
+	srv.Start()
+	n := &Node{srv: srv, log: c.Log}
+	if err := n.awaitHealthy(ctx); err != nil {
+		n.Stop()
+		return nil, err
+	}
+	return n, nil
+}
+
+// awaitHealthy polls the server's own health check, which in a cluster includes contact with the meta leader.
+func (n *Node) awaitHealthy(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		status := n.srv.Healthz(&server.HealthzOptions{})
+		if status.StatusCode == 200 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("embedded node is not healthy: %s (in a cluster, a majority of the members must be up): %w", status.Error, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// Connect returns a connection inside the process. The caller closes it.
+func (n *Node) Connect(name string) (*nats.Conn, error) {
+	nc, err := nats.Connect("", nats.InProcessServer(n.srv), nats.Name(name), nats.MaxReconnects(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			n.log.Warn("node connection", "name", name, "subject", subject, "error", err)
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("connect to the embedded node: %w", err)
+	}
+	return nc, nil
+}
+
+// Clustered reports whether the node is a member of a cluster.
+func (n *Node) Clustered() bool { return n.srv.ClusterName() != "" && n.srv.JetStreamIsClustered() }
+
+// Stop ends the server and waits until its files are closed.
+func (n *Node) Stop() {
+	n.srv.Shutdown()
+	n.srv.WaitForShutdown()
+}
+
+// natsLog passes the server's log on.
+type natsLog struct{ log *slog.Logger }
+
+func (l natsLog) Noticef(f string, v ...any) { l.log.Debug("node: " + fmt.Sprintf(f, v...)) }
+func (l natsLog) Warnf(f string, v ...any)   { l.log.Warn("node: " + fmt.Sprintf(f, v...)) }
+func (l natsLog) Fatalf(f string, v ...any)  { l.log.Error("node: " + fmt.Sprintf(f, v...)) }
+func (l natsLog) Errorf(f string, v ...any)  { l.log.Error("node: " + fmt.Sprintf(f, v...)) }
+func (l natsLog) Debugf(f string, v ...any)  {}
+func (l natsLog) Tracef(f string, v ...any)  {}

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+// Message is an application message. It is never changed once it was handed to a store.
+type Message struct {
+	Topic   string
+	Payload []byte
+	QoS     byte // as published
+	Retain  bool
+}
+
+// Size is what the message costs in memory, in bytes.
+func (m *Message) Size() int { return len(m.Topic) + len(m.Payload) }
+
+// Ref names a held message inside its store. The zero Ref names none.
+type Ref uint64
+
+// Held is a QoS 2 message between PUBLISH and PUBREL, as found on resume.
+type Held struct {
+	ID  uint16 // Packet Identifier
+	Ref Ref
+}
+
+// Subscription is one Topic Filter of a session.
+type Subscription struct {
+	Filter string `json:"filter"`
+	QoS    byte   `json:"qos"`
+}
+
+// Session is the record of a session that every node can find.
+type Session struct {
+	ClientID      string         `json:"client_id"`
+	Node          string         `json:"node"` // which node serves it, or served it last
+	Clean         bool           `json:"clean"`
+	Subscriptions []Subscription `json:"subscriptions,omitempty"`
+	Updated       time.Time      `json:"updated"`
+}
+
+// Delivery is a message on its way to a subscriber. Settle tells the store that it need not deliver it again; it does
+// not wait.
+type Delivery struct {
+	Message *Message
+	QoS     byte // granted: the lower of the publication's and the subscription's [MQTT-3.8.4-6]
+	Settle  func()
+}
+
+// Feed is the stream of deliveries of one subscription. Close stops it; a durable one keeps its place.
+type Feed interface {
+	Close()
+}
+
+// Done receives the outcome of an asynchronous operation, exactly once, from any goroutine, possibly before the method
+// that started it has returned. It must not block.
+type Done func(ref Ref, err error)
+
+// Store keeps messages and sessions. Publish, Hold and Release return at once; operations of one caller take effect in
+// the order of the calls, whatever the order in which they are reported.
+//
+// What every implementation promises:
+//   - done with a nil error means that the effect is as durable as the store's declared durability;
+//   - a held message is delivered to nobody before Release [method A of figure 4.3];
+//   - Release makes the delivery durable and the held copy go, in an order that leaves at least one of them at any
+//     time; releasing the same Ref again delivers nothing more;
+//   - deliveries of one subscription come in the order in which Publish and Release took effect.
+type Store interface {
+	// Publish makes a QoS 1 message durable and delivers it.
+	Publish(m *Message, done Done)
+	// Transient delivers a QoS 0 message to whoever is there; nothing is kept.
+	Transient(m *Message) error
+	// Hold keeps a QoS 2 message of a client under its Packet Identifier. done gets its Ref.
+	Hold(client string, id uint16, m *Message, done Done)
+	// Release delivers the message held as ref and forgets the held copy.
+	Release(client string, id uint16, ref Ref, m *Message, done Done)
+	// Fetch reads a held message back.
+	Fetch(ref Ref, done func(m *Message, err error))
+	// Held lists the messages of a client that were held and not released, oldest first.
+	Held(ctx context.Context, client string) ([]Held, error)
+	// Forget drops everything that is held for a client.
+	Forget(ctx context.Context, client string) error
+
+	// Session reads a session's record; ErrNotFound when there is none.
+	Session(ctx context.Context, client string) (*Session, error)
+	// PutSession writes it.
+	PutSession(ctx context.Context, s *Session) error
+	// DeleteSession removes it.
+	DeleteSession(ctx context.Context, client string) error
+
+	// Subscribe starts, or continues, the feed of one subscription. A durable feed keeps its place while it is closed.
+	// deliver is called from one goroutine per feed and may block: that is the feed's backpressure.
+	Subscribe(ctx context.Context, client string, sub Subscription, durable bool, deliver func(Delivery)) (Feed, error)
+	// Unsubscribe forgets the place of a durable subscription. Its feed is closed first.
+	Unsubscribe(ctx context.Context, client, filter string) error
+
+	// Durability is memory, file, or file+sync.
+	Durability() string
+	// Close ends the store; operations that are still pending fail.
+	Close()
+}
+
+// ErrNotFound says that there is no such record or message.
+var ErrNotFound = errors.New("not found")
+
+// ErrClosed says that the store was closed.
+var ErrClosed = errors.New("store is closed")
+
+// ErrCorrupt says that stored bytes are not a message.
+var ErrCorrupt = errors.New("stored message is corrupt")
+
+// encodingV1 is the first byte of an encoded message; a later format takes another.
+const encodingV1 = 1
+
+// Encode appends m in the format in which stores keep it: version, flags (QoS in bits 0-1, retain in bit 2), topic
+// length (2 bytes, big endian), topic, payload.
+func Encode(b []byte, m *Message) []byte {
+	flags := m.QoS
+	if m.Retain {
+		flags |= 4
+	}
+	b = append(b, encodingV1, flags)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(m.Topic)))
+	b = append(b, m.Topic...)
+	return append(b, m.Payload...)
+}
+
+// Decode is the inverse of Encode; Payload is a view into b. Any other bytes are ErrCorrupt.
+func Decode(b []byte) (*Message, error) {
+	if len(b) < 4 || b[0] != encodingV1 || b[1]&^7 != 0 || b[1]&3 == 3 {
+		return nil, ErrCorrupt
+	}
+	n := int(binary.BigEndian.Uint16(b[2:]))
+	if n == 0 || len(b) < 4+n {
+		return nil, ErrCorrupt
+	}
+	return &Message{Topic: string(b[4 : 4+n]), Payload: b[4+n:], QoS: b[1] & 3, Retain: b[1]&4 != 0}, nil
+}
