@@ -1,4 +1,30 @@
 // Package scenarios says what to measure: the Scenario type, strict loading of scenario files, the built-in scenarios
 // (one YAML file for each question), and the descriptions of known brokers in targets/. It starts nothing and measures
-// nothing. Flags and files make the same Scenario.
+// nothing. Flags and files make the same Scenario: both set values by [Scenario.Set].
+//
+// # Files
+//
+// A scenario file is YAML with these keys, all optional but arms:
+//
+//	name: mine              # letters, digits, - _ .
+//	question: Is it faster?
+//	arms:                   # one to sweep, two to compare
+//	  - nats-server@v2.14.10
+//	  - {name: after, target: nats-server@v2.15.3}
+//	qos: [1, 2]             # a value or a list: qos, window, connections, payload
+//	window: [1, 10, 20, 256]
+//	connections: 1
+//	payload: 1KiB           # bytes; KiB and MiB, kB and MB
+//	duration: 800ms         # measured time of one block run
+//	warmup: 100ms
+//	control: 400ms          # or off
+//	passes: 2
+//	blocks: 3
+//	nodes: 3
+//	replicas: 3
+//	verify: 500ms           # or off
+//	drain: 20s
+//	quick: {blocks: 2, duration: 250ms}   # what --quick changes
+//
+// Every key of the last group is also a flag of the same name. Anchors, aliases, tags and several documents are refused.
 package scenarios

@@ -1,6 +1,10 @@
 package scenarios
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Limits of a Scenario. They keep a typing error from becoming a week of load.
 const (
@@ -10,8 +14,14 @@ const (
 	MaxPasses      = 20
 	MaxBlocks      = 100
 	MaxNodes       = 9
+	MaxReplicas    = 5                // of a JetStream stream
 	MaxDuration    = 10 * time.Minute // of one block run
+	MaxArms        = 2                // the crossover is defined for a pair
+	MaxPoints      = 1_000            // combinations of the swept values
 )
+
+// None switches off a part of the run that has a time of its own: Control or Verify.
+const None time.Duration = -1
 
 // Scenario is one question: which arms, at which points, for how long. The zero value of a field means its default
 // (see [Scenario.WithDefaults]).
@@ -33,6 +43,15 @@ type Scenario struct {
 	Verify      time.Duration // publishing time of a verification block; negative: none
 	Drain       time.Duration // bound on waiting for its deliveries
 	Quick       bool
+
+	// QuickForm is what Quicken changes, from the scenario's own quick section; nil: the general short form.
+	QuickForm []Setting
+}
+
+// Setting is one key of a scenario with its values as text, the way a file and a flag both give them.
+type Setting struct {
+	Key    string
+	Values []string
 }
 
 // Arm is one broker under test; Name defaults to A, B, ...
@@ -59,4 +78,61 @@ func (s *Scenario) Points() []Point {
 		}
 	}
 	return points
+}
+
+// WithDefaults returns a copy, sharing nothing with s, in which every field that was zero has its default. Replicas
+// follow Nodes, at most 3, so that changing the number of nodes alone makes sense. Arms are named A, B, ... where they
+// have no name.
+func (s Scenario) WithDefaults() Scenario {
+	s.Name = cmp.Or(s.Name, "unnamed")
+	s.QoS = listOr(s.QoS, 2)
+	s.Windows = listOr(s.Windows, 1, 10, 20, 256)
+	s.Connections = listOr(s.Connections, 1)
+	s.Payloads = listOr(s.Payloads, 256)
+	s.Duration = cmp.Or(s.Duration, 800*time.Millisecond)
+	s.Warmup = cmp.Or(s.Warmup, 100*time.Millisecond)
+	s.Control = cmp.Or(s.Control, 400*time.Millisecond)
+	s.Passes = cmp.Or(s.Passes, 2)
+	s.Blocks = cmp.Or(s.Blocks, 3)
+	s.Nodes = cmp.Or(s.Nodes, 3)
+	s.Replicas = cmp.Or(s.Replicas, min(s.Nodes, 3))
+	s.Verify = cmp.Or(s.Verify, 500*time.Millisecond)
+	s.Drain = cmp.Or(s.Drain, 20*time.Second)
+	s.QuickForm = slices.Clone(s.QuickForm)
+	s.Arms = slices.Clone(s.Arms)
+	for i := range s.Arms {
+		if s.Arms[i].Name == "" {
+			s.Arms[i].Name = string(rune('A' + i%26))
+		}
+	}
+	return s
+}
+
+// Quicken returns the short form of s: marked Quick, with the settings of its quick section, or of a general one when it
+// has none. What is set afterwards wins.
+func (s Scenario) Quicken() Scenario {
+	form := s.QuickForm
+	if form == nil {
+		form = []Setting{
+			{"blocks", []string{"2"}},
+			{"duration", []string{"250ms"}},
+			{"warmup", []string{"50ms"}},
+			{"control", []string{"100ms"}},
+			{"verify", []string{"200ms"}},
+		}
+	}
+	s.Quick = true
+	s.QuickForm = nil
+	for _, setting := range form {
+		// Load checked them when it read them; a Scenario made in code is checked by Validate.
+		_ = s.Set(setting.Key, setting.Values...)
+	}
+	return s
+}
+
+func listOr(list []int, defaults ...int) []int {
+	if len(list) == 0 {
+		return defaults
+	}
+	return slices.Clone(list)
 }

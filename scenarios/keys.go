@@ -1,0 +1,264 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Key describes one setting of a Scenario. A key of a scenario file and the flag of the same name are one Key, which is
+// why they make the same Scenario.
+type Key struct {
+	Name string
+	List bool   // several values make a sweep
+	Help string // one line with the unit
+}
+
+// Keys lists the settings in the order in which help shows them. The name, the question, the arms and the quick section
+// of a file are no settings.
+func Keys() []Key {
+	var list []Key
+	for _, k := range keys() {
+		list = append(list, k.Key)
+	}
+	return list
+}
+
+// Set gives the setting key its values, each one as text: "256", "1KiB", "800ms". Every problem is reported, and a value
+// with a problem is not stored.
+func (s *Scenario) Set(name string, values ...string) error {
+	k, err := lookUp(name)
+	if err != nil {
+		return err
+	}
+	if len(values) == 0 {
+		return fmt.Errorf("%s has no value", name)
+	}
+	var problems []error
+	for i, value := range values {
+		problems = append(problems, k.set(s, i, value))
+	}
+	return errors.Join(problems...)
+}
+
+// Get returns the values of the setting key as text that Set takes, separated by commas. It is empty for an unknown key.
+func (s *Scenario) Get(name string) string {
+	k, err := lookUp(name)
+	if err != nil {
+		return ""
+	}
+	return k.get(s)
+}
+
+// key is a Key with its code.
+type key struct {
+	Key
+	set   func(s *Scenario, i int, value string) error // stores value number i; number 0 replaces what was there
+	get   func(s *Scenario) string
+	check func(s *Scenario) []string // problems of what is stored, defaults filled in
+}
+
+func keys() []key {
+	return []key{
+		intList("qos", "Quality of Service of the publications: 0, 1, 2",
+			func(s *Scenario) *[]int { return &s.QoS }, 0, 2, "MQTT has QoS 0, 1 and 2"),
+		intList("window", "exchanges in flight per connection, 1 to 65535",
+			func(s *Scenario) *[]int { return &s.Windows }, 1, MaxWindow,
+			"a connection has 65,535 Packet Identifiers, and a window needs at least 1"),
+		intList("connections", "publishing connections",
+			func(s *Scenario) *[]int { return &s.Connections }, 1, MaxConnections,
+			"from 1 to 10,000 publishing connections"),
+		intList("payload", "payload in bytes, also as 1KiB",
+			func(s *Scenario) *[]int { return &s.Payloads }, MinPayload, MaxPayload,
+			"at least 32 B, for what tells messages apart, and at most 1 MiB"),
+		span("duration", "measured time of one block run, as 800ms or 2s",
+			func(s *Scenario) *time.Duration { return &s.Duration }, time.Millisecond, MaxDuration, false),
+		span("warmup", "load before it that is not counted",
+			func(s *Scenario) *time.Duration { return &s.Warmup }, time.Millisecond, MaxDuration, false),
+		span("control", "measured time of one QoS 0 control run; 0 or off: none",
+			func(s *Scenario) *time.Duration { return &s.Control }, time.Millisecond, MaxDuration, true),
+		single("passes", "passes; the arms change slots between them",
+			func(s *Scenario) *int { return &s.Passes }, 1, MaxPasses, "one pass per assignment of arms to slots"),
+		single("blocks", "blocks per pass and cell; with two arms a block is A B B A",
+			func(s *Scenario) *int { return &s.Blocks }, 1, MaxBlocks, "fewer than 6 in all give a wide interval"),
+		single("nodes", "broker processes of a started target",
+			func(s *Scenario) *int { return &s.Nodes }, 1, MaxNodes, "all of them share this machine"),
+		single("replicas", "stream replicas; as many as nodes, at most 3, unless set",
+			func(s *Scenario) *int { return &s.Replicas }, 1, MaxReplicas, "a stream has at most 5 replicas"),
+		span("verify", "publishing time of a cell's exactly-once check; 0 or off: none",
+			func(s *Scenario) *time.Duration { return &s.Verify }, time.Millisecond, MaxDuration, true),
+		span("drain", "bound on waiting for the deliveries of that check",
+			func(s *Scenario) *time.Duration { return &s.Drain }, time.Millisecond, MaxDuration, false),
+	}
+}
+
+// MinPayload leaves room for what identifies a message in the ledger: run, connection, sequence number.
+const MinPayload = 32
+
+func lookUp(name string) (key, error) {
+	var names []string
+	for _, k := range keys() {
+		if k.Name == name {
+			return k, nil
+		}
+		names = append(names, k.Name)
+	}
+	return key{}, fmt.Errorf("unknown setting %q%s", name, DidYouMean(name, names))
+}
+
+func intList(name, help string, field func(*Scenario) *[]int, low, high int, why string) key {
+	return key{
+		Key: Key{Name: name, List: true, Help: help},
+		set: func(s *Scenario, i int, value string) error {
+			list := field(s)
+			if i == 0 {
+				*list = nil
+			}
+			n, err := parseCount(name, value)
+			if err != nil {
+				return err
+			}
+			if text := outside(name, n, low, high, why); text != "" {
+				return errors.New(text)
+			}
+			if slices.Contains(*list, n) {
+				return fmt.Errorf("%s %d is listed twice", name, n)
+			}
+			*list = append(*list, n)
+			return nil
+		},
+		get: func(s *Scenario) string {
+			var words []string
+			for _, n := range *field(s) {
+				words = append(words, strconv.Itoa(n))
+			}
+			return strings.Join(words, ",")
+		},
+		check: func(s *Scenario) (problems []string) {
+			list := *field(s)
+			for i, n := range list {
+				if text := outside(name, n, low, high, why); text != "" {
+					problems = append(problems, text)
+				} else if slices.Contains(list[:i], n) {
+					problems = append(problems, fmt.Sprintf("%s %d is listed twice", name, n))
+				}
+			}
+			if len(list) == 0 {
+				problems = append(problems, fmt.Sprintf("%s has no value", name))
+			}
+			return problems
+		},
+	}
+}
+
+func single(name, help string, field func(*Scenario) *int, low, high int, why string) key {
+	return key{
+		Key: Key{Name: name, Help: help},
+		set: func(s *Scenario, i int, value string) error {
+			if i > 0 {
+				return fmt.Errorf("%s takes one value, not a list", name)
+			}
+			n, err := parseCount(name, value)
+			if err != nil {
+				return err
+			}
+			if text := outside(name, n, low, high, why); text != "" {
+				return errors.New(text)
+			}
+			*field(s) = n
+			return nil
+		},
+		get: func(s *Scenario) string { return strconv.Itoa(*field(s)) },
+		check: func(s *Scenario) []string {
+			if text := outside(name, *field(s), low, high, why); text != "" {
+				return []string{text}
+			}
+			return nil
+		},
+	}
+}
+
+// span is a duration. An optional one can be switched off, which is stored as None because zero means the default.
+func span(name, help string, field func(*Scenario) *time.Duration, low, high time.Duration, optional bool) key {
+	problem := func(d time.Duration) string {
+		switch {
+		case optional && d < 0, low <= d && d <= high:
+			return ""
+		case optional:
+			return fmt.Sprintf("%s %v is out of range: %v to %v, or off", name, d, low, high)
+		default:
+			return fmt.Sprintf("%s %v is out of range: %v to %v", name, d, low, high)
+		}
+	}
+	return key{
+		Key: Key{Name: name, Help: help},
+		set: func(s *Scenario, i int, value string) error {
+			if i > 0 {
+				return fmt.Errorf("%s takes one value, not a list", name)
+			}
+			d, err := time.ParseDuration(value)
+			switch {
+			case optional && (value == "off" || err == nil && d == 0):
+				*field(s) = None
+				return nil
+			case err != nil:
+				return fmt.Errorf("%s %q is not a duration: write it with a unit, as 800ms or 2s", name, value)
+			case d < 0:
+				return fmt.Errorf("%s %v is negative", name, d)
+			}
+			if text := problem(d); text != "" {
+				return errors.New(text)
+			}
+			*field(s) = d
+			return nil
+		},
+		get: func(s *Scenario) string {
+			if d := *field(s); d >= 0 {
+				return d.String()
+			}
+			return "off"
+		},
+		check: func(s *Scenario) []string {
+			if text := problem(*field(s)); text != "" {
+				return []string{text}
+			}
+			return nil
+		},
+	}
+}
+
+// parseCount reads a whole number. Sizes alone take a unit: KiB and MiB are binary, kB and MB decimal.
+func parseCount(name, value string) (int, error) {
+	digits, unit := value, 1
+	if name == "payload" {
+		for _, u := range []struct {
+			suffix string
+			bytes  int
+		}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"kB", 1e3}, {"MB", 1e6}, {"B", 1}} {
+			if before, ok := strings.CutSuffix(value, u.suffix); ok {
+				digits, unit = strings.TrimSpace(before), u.bytes
+				break
+			}
+		}
+	}
+	n, err := strconv.Atoi(digits)
+	switch {
+	case errors.Is(err, strconv.ErrRange), unit > 1 && (n > MaxPayload || n < -MaxPayload): // the product may not overflow
+		return 0, fmt.Errorf("%s %s is out of range", name, value)
+	case err != nil && name == "payload":
+		return 0, fmt.Errorf("%s %q is not a size: write bytes, or 1KiB, 64KiB, 1MiB", name, value)
+	case err != nil:
+		return 0, fmt.Errorf("%s %q is not a whole number", name, value)
+	}
+	return n * unit, nil
+}
+
+func outside(name string, n, low, high int, why string) string {
+	if low <= n && n <= high {
+		return ""
+	}
+	return fmt.Sprintf("%s %d is out of range, %d to %d: %s", name, n, low, high, why)
+}
