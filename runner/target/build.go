@@ -1,0 +1,160 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// build returns the path of the broker built from its module at version, building it if the cache has none.
+//
+// The build goes to a directory of its own beside the final one, which then takes its place by rename: a build that was
+// interrupted leaves nothing that looks finished, and of several builds at once the first wins.
+func build(ctx context.Context, about *description, version string, options Options) (string, error) {
+	source := about.Source.Go
+	if options.CacheDir == "" {
+		return "", errors.New("no cache directory to build in")
+	}
+	binary := source.Binary
+	if runtime.GOOS == "windows" {
+		binary += ".exe"
+	}
+	parent := filepath.Join(options.CacheDir, "targets", about.Kind)
+	final := filepath.Join(parent, cacheKey(version))
+	path := filepath.Join(final, binary)
+	if runnable(path) {
+		return path, nil
+	}
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		return "", fmt.Errorf("no go command in PATH to build %s@%s with (install Go from https://go.dev/dl, or measure a broker that is already running: tcp://host:port)", source.Package, version)
+	}
+	if err := os.MkdirAll(parent, 0o777); err != nil {
+		return "", fmt.Errorf("make the cache directory: %w", err)
+	}
+	// The go command gets an absolute GOBIN, wherever the cache is.
+	temp, err := os.MkdirTemp(parent, ".building-")
+	if err != nil {
+		return "", fmt.Errorf("make the build directory: %w", err)
+	}
+	defer os.RemoveAll(temp)
+	if temp, err = filepath.Abs(temp); err != nil {
+		return "", fmt.Errorf("make the build directory: %w", err)
+	}
+	options.Talk("building %s %s, once, %s", about.Kind, version, orElse(source.Takes, "about a minute"))
+	start := time.Now()
+	if err := goInstall(ctx, tool, temp, about, version); err != nil {
+		return "", err
+	}
+	if !runnable(filepath.Join(temp, binary)) {
+		return "", fmt.Errorf("go install %s@%s made no program called %s", source.Package, version, binary)
+	}
+	if err := os.Chmod(temp, 0o755); err != nil {
+		return "", fmt.Errorf("open the build to others: %w", err)
+	}
+	if err := os.Rename(temp, final); err != nil && !runnable(path) {
+		return "", fmt.Errorf("move the build into the cache: %w", err)
+	}
+	options.Talk("built %s %s in %v: %s", about.Kind, version, time.Since(start).Round(time.Second), path)
+	return path, nil
+}
+
+// cacheKey names a build: the same source built by another Go release, or for another system, is another program.
+func cacheKey(version string) string {
+	key := version + "-" + runtime.GOOS + "-" + runtime.GOARCH + "-" + runtime.Version()
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`/\: `, r) {
+			return '_'
+		}
+		return r
+	}, key)
+}
+
+func runnable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() > 0
+}
+
+func goInstall(ctx context.Context, tool, dir string, about *description, version string) error {
+	what := about.Source.Go.Package + "@" + version
+	cmd := exec.CommandContext(ctx, tool, "install", what)
+	cmd.Dir = dir // outside of any module
+	cmd.Env = buildEnvironment(os.Environ(), dir)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	ownGroup(cmd)
+	cmd.Cancel = func() error { return killGroup(cmd) } // the compilers too
+	cmd.WaitDelay = 2 * time.Second
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("go install %s: %w", what, context.Cause(ctx))
+	}
+	return explainBuild(about, version, out.Bytes(), err)
+}
+
+// buildEnvironment is env without what would change the build: the flags of the build that inflight itself is part of,
+// a workspace, and another system to build for.
+func buildEnvironment(env []string, gobin string) []string {
+	dropped := []string{"GOFLAGS", "GOBIN", "GOWORK", "GOOS", "GOARCH", "GO111MODULE", "GOEXPERIMENT", "PWD"}
+	var kept []string
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		if !containsFold(dropped, name) {
+			kept = append(kept, v)
+		}
+	}
+	// GOFLAGS is not left empty: the go command would then take it from `go env -w`.
+	return append(kept, "GOFLAGS=-trimpath", "GOWORK=off", "GO111MODULE=on", "GOBIN="+gobin, "PWD="+gobin)
+}
+
+func containsFold(list []string, s string) bool {
+	for _, l := range list {
+		if strings.EqualFold(l, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// explainBuild turns what the go command printed into one message with a hint.
+func explainBuild(about *description, version string, output []byte, err error) error {
+	source := about.Source.Go
+	text := string(output)
+	contains := func(signs ...string) bool {
+		for _, s := range signs {
+			if strings.Contains(text, s) {
+				return true
+			}
+		}
+		return false
+	}
+	detail := indent(lastLines(output, errorLines))
+	switch {
+	case contains("GOPROXY=off", "dial tcp", "no such host", "i/o timeout", "TLS handshake", "connection refused", "connection reset", "network is unreachable"):
+		return fmt.Errorf("cannot download %s@%s: the module proxy is not reachable (see: go env GOPROXY)%s", source.Package, version, detail)
+	case contains("unknown revision", "not available", "404 Not Found", "410 Gone", "invalid version", "no matching versions", "does not contain package"):
+		return fmt.Errorf("%s has no version %s (versions look like %s; known: %s)%s", about.Kind, version, last(source.Known), strings.Join(source.Known, ", "), detail)
+	case contains("requires go >=", "toolchain not available"):
+		return fmt.Errorf("%s@%s needs a newer Go toolchain than this one (install it from https://go.dev/dl)%s", source.Package, version, detail)
+	case contains("no space left on device"):
+		return fmt.Errorf("build %s@%s: the disk is full (the build needs about 1 GB in GOCACHE, GOTMPDIR and GOMODCACHE)%s", source.Package, version, detail)
+	}
+	return fmt.Errorf("build %s@%s: go install: %w%s", source.Package, version, err, detail)
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

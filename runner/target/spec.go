@@ -1,0 +1,271 @@
+package target
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"inflight/scenarios"
+)
+
+// DefaultPort is the port of an address that names none: IANA's for MQTT.
+const DefaultPort = "1883"
+
+// KindAddress is the Kind of a broker that is already running.
+const KindAddress = "tcp"
+
+// Spec is a parsed target string. Params holds the effective parameters: those given, and the default of each other one
+// that has a default. Values are in one spelling ("on", never "true").
+type Spec struct {
+	Raw     string
+	Kind    string            // of scenarios/targets, or KindAddress
+	Version string            // after the @, "" if none
+	Params  map[string]string // by name
+
+	address string // host:port, of KindAddress only
+	about   *description
+}
+
+// Parse reads a target string. Every error is the user's: it names what is unknown or out of range and, where one is
+// near, what was probably meant.
+func Parse(s string) (*Spec, error) {
+	return known().parse(s)
+}
+
+// Kinds lists the kinds that Parse knows, with a line of text about each.
+func Kinds() ([][2]string, error) {
+	var list [][2]string
+	for _, name := range scenarios.TargetNames() {
+		d, err := known().describe(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, [2]string{name, d.Summary})
+	}
+	return append(list, [2]string{"tcp://host:port", "a broker that is already running"}), nil
+}
+
+// catalog is where descriptions come from.
+type catalog struct {
+	names []string
+	read  func(name string) ([]byte, bool)
+}
+
+// known is the catalog that is part of the program.
+func known() catalog {
+	return catalog{names: scenarios.TargetNames(), read: scenarios.Target}
+}
+
+func (c catalog) describe(kind string) (*description, error) {
+	data, ok := c.read(kind)
+	if !ok {
+		return nil, c.unknown(kind)
+	}
+	return loadDescription(kind, data)
+}
+
+func (c catalog) unknown(kind string) error {
+	return fmt.Errorf("unknown target %q%s; known: %s", kind, suggest(kind, c.names), strings.Join(append(slices.Clone(c.names), "tcp://host:port"), ", "))
+}
+
+func (c catalog) parse(s string) (*Spec, error) {
+	raw := s
+	if scheme, rest, ok := strings.Cut(s, "://"); ok {
+		return parseAddress(raw, scheme, rest)
+	}
+	s, query, hasQuery := strings.Cut(s, "?")
+	kind, version, hasVersion := strings.Cut(s, "@")
+	if kind == "" {
+		return nil, fmt.Errorf("target %q names no broker; known: %s, tcp://host:port", raw, strings.Join(c.names, ", "))
+	}
+	about, err := c.describe(kind)
+	if err != nil {
+		if hint := missingScheme(raw); hint != "" {
+			err = fmt.Errorf("%w (%s)", err, hint)
+		}
+		return nil, err
+	}
+	spec := &Spec{Raw: raw, Kind: kind, Version: version, Params: map[string]string{}, about: about}
+	if err := checkVersion(about, version, hasVersion); err != nil {
+		return nil, fmt.Errorf("target %q: %w", raw, err)
+	}
+	if hasQuery {
+		if err := spec.parameters(query); err != nil {
+			return nil, fmt.Errorf("target %q: %w", raw, err)
+		}
+	}
+	for name, p := range about.Parameters {
+		if _, given := spec.Params[name]; !given && p.Default != "" {
+			spec.Params[name] = p.Default
+		}
+	}
+	// What the string alone makes impossible is better said now than after a build.
+	if _, _, err := spec.Topology(0, 0); err != nil {
+		return nil, err
+	}
+	return spec, nil
+}
+
+// missingScheme recognises an address that was given bare.
+func missingScheme(s string) string {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || host == "" {
+		return ""
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return ""
+	}
+	return "to measure a broker that is already running write tcp://" + s
+}
+
+func parseAddress(raw, scheme, rest string) (*Spec, error) {
+	switch scheme {
+	case "tcp", "mqtt":
+	case "tls", "ssl", "mqtts", "ws", "wss":
+		return nil, fmt.Errorf("target %q: scheme %s:// is not supported, only tcp:// (or mqtt://) is", raw, scheme)
+	default:
+		return nil, fmt.Errorf("target %q: unknown scheme %s://%s; known: tcp://, mqtt://", raw, scheme, suggest(scheme, []string{"tcp", "mqtt"}))
+	}
+	if strings.ContainsAny(rest, "?&") {
+		return nil, fmt.Errorf("target %q: an address takes no parameters: inflight does not start that broker", raw)
+	}
+	rest = strings.TrimSuffix(rest, "/")
+	if strings.ContainsAny(rest, "@/") {
+		return nil, fmt.Errorf("target %q: want tcp://host:port, without user or path", raw)
+	}
+	host, port, err := net.SplitHostPort(rest)
+	if err != nil {
+		host, port = strings.Trim(rest, "[]"), DefaultPort
+		if strings.Contains(host, ":") && !strings.HasPrefix(rest, "[") {
+			return nil, fmt.Errorf("target %q: want tcp://host:port, an IPv6 address in brackets", raw)
+		}
+	}
+	if host == "" {
+		return nil, fmt.Errorf("target %q names no host: want tcp://host:port", raw)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return nil, fmt.Errorf("target %q: port %q is not a number from 1 to 65535", raw, port)
+	}
+	return &Spec{Raw: raw, Kind: KindAddress, Params: map[string]string{}, address: net.JoinHostPort(host, port)}, nil
+}
+
+// exactVersion is a semantic version as module proxies have it, pseudo-versions included. Branches and "latest" are not
+// taken: a result must name what was measured.
+var exactVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+func checkVersion(about *description, version string, given bool) error {
+	g := about.Source.Go
+	switch {
+	case g == nil && given:
+		return fmt.Errorf("%s takes no version: it is not built from a module", about.Kind)
+	case g == nil:
+		return nil
+	case version == "":
+		return fmt.Errorf("%s needs an exact version, as in %s@%s; known: %s", about.Kind, about.Kind, last(g.Known), strings.Join(g.Known, ", "))
+	case !exactVersion.MatchString(version):
+		hint := ""
+		if exactVersion.MatchString("v" + version) {
+			hint = fmt.Sprintf(": did you mean %q?", "v"+version)
+		}
+		return fmt.Errorf("version %q is not exact%s; it looks like %s, known: %s", version, hint, last(g.Known), strings.Join(g.Known, ", "))
+	case !strings.HasPrefix(version, g.major()+"."):
+		return fmt.Errorf("version %q cannot be of %s, which is %s; known: %s", version, g.Package, g.major(), strings.Join(g.Known, ", "))
+	}
+	return nil
+}
+
+// last is the last of list, "" for an empty one.
+func last(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[len(list)-1]
+}
+
+func (s *Spec) parameters(query string) error {
+	for part := range strings.SplitSeq(query, "&") {
+		name, value, ok := strings.Cut(part, "=")
+		p, known := s.about.Parameters[name]
+		switch {
+		case part == "":
+			return fmt.Errorf("an empty parameter: want name=value, separated by &")
+		case !known && len(s.about.Parameters) == 0:
+			return fmt.Errorf("unknown parameter %q: %s takes none", name, s.Kind)
+		case !known:
+			names := s.about.parameterNames()
+			return fmt.Errorf("unknown parameter %q%s; known: %s", name, suggest(name, names), strings.Join(names, ", "))
+		case !ok || value == "":
+			return fmt.Errorf("parameter %s has no value: want %s", name, p.wants(name))
+		}
+		if _, twice := s.Params[name]; twice {
+			return fmt.Errorf("parameter %s is given twice", name)
+		}
+		v, err := p.canonical(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		s.Params[name] = v
+	}
+	return nil
+}
+
+// Topology says how many nodes and stream replicas the target has when the scenario asks for nodes and replicas (0: no
+// wish). The target's own parameters win; a kind without the parameter nodes is one process whatever the scenario says.
+// It is an error to ask for a cluster of what cannot be one, and for more replicas than nodes.
+func (s *Spec) Topology(nodes, replicas int) (n, r int, err error) {
+	if s.Kind == KindAddress {
+		return 1, 1, nil
+	}
+	about, err := s.description()
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, can := about.Parameters["nodes"]; !can {
+		return 1, 1, nil
+	}
+	n, ownNodes := s.number("nodes", nodes)
+	n = max(n, 1)
+	r, ownReplicas := s.number("replicas", replicas)
+	if limit := about.Parameters["nodes"].Max; n > limit {
+		return 0, 0, fmt.Errorf("target %q with %d nodes: the most is %d", s.Raw, n, limit)
+	}
+	if limit := about.Parameters["replicas"].Max; r > limit {
+		return 0, 0, fmt.Errorf("target %q with %d replicas: the most is %d", s.Raw, r, limit)
+	}
+	if why := about.singleNode(s.Params); why != "" && n > 1 {
+		return 0, 0, fmt.Errorf("target %q cannot have %d nodes: %s (nodes=1 makes it one process)", s.Raw, n, why)
+	}
+	switch {
+	case r == 0:
+		r = min(n, 3)
+	case r > n && ownNodes && !ownReplicas:
+		r = n // the scenario's wish was for its own number of nodes
+	case r > n && ownReplicas && !ownNodes && nodes == 0:
+		// Not known yet: Start is told the scenario's number of nodes.
+	case r > n:
+		return 0, 0, fmt.Errorf("target %q: %d replicas need as many nodes, and there are %d", s.Raw, r, n)
+	}
+	return n, r, nil
+}
+
+// number is the parameter as an integer, else otherwise; own says whether it was given.
+func (s *Spec) number(name string, otherwise int) (n int, own bool) {
+	if v, err := strconv.Atoi(s.Params[name]); err == nil {
+		return v, true
+	}
+	return otherwise, false
+}
+
+// description is that of the Spec's kind, also for a Spec that was not made by Parse.
+func (s *Spec) description() (*description, error) {
+	if s.about != nil {
+		return s.about, nil
+	}
+	return known().describe(s.Kind)
+}
+
+// String is the target as it was written.
+func (s *Spec) String() string { return s.Raw }

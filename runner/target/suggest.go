@@ -1,0 +1,49 @@
+package target
+
+import (
+	"fmt"
+	"strings"
+)
+
+// suggest returns `: did you mean "x"?` for the candidate nearest to what was written, "" when none is near.
+func suggest(written string, candidates []string) string {
+	written = strings.ToLower(written)
+	best, distance := "", max(2, len(written)/3)+1
+	for _, c := range candidates {
+		d := editDistance(written, c)
+		if len(written) >= 3 && (strings.HasPrefix(c, written) || strings.HasPrefix(written, c)) {
+			d = min(d, 1) // "nats" for nats-server, "nats-server-2.15" too
+		}
+		if d < distance {
+			best, distance = c, d
+		}
+	}
+	if best == "" || distance >= len(written) {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %q?", best)
+}
+
+// editDistance is Levenshtein's, in bytes: names of targets and parameters are short ASCII.
+func editDistance(a, b string) int {
+	const limit = 64 // longer input is nobody's typing error
+	if len(a) > limit || len(b) > limit {
+		return max(len(a), len(b))
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
