@@ -12,8 +12,9 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxFile bounds a scenario file. The largest sensible one is a hundredth of it.
-const maxFile = 64 << 10
+// maxFile bounds a scenario file: the largest sensible one is a tenth of it, and the YAML parser takes quadratic time for deep
+// nesting.
+const maxFile = 16 << 10
 
 // FileError is everything that is wrong with one scenario file.
 type FileError struct {

@@ -106,7 +106,7 @@ func TestLoadProblems(t *testing.T) {
 		{"an empty file", "# nothing\n", "f.yaml: holds no scenario: it needs at least arms"},
 		{"a list at the top", "- 1\n", "f.yaml:1:1: a scenario is a map of keys"},
 		{"the second of two documents would be ignored", "qos: 1\n---\nqos: 2\n", "f.yaml:3:1: a second document: one scenario per file"},
-		{"a file that was surely not meant", strings.Repeat("#", maxFile+1), "f.yaml: larger than 64 KiB: not a scenario file"},
+		{"a file that was surely not meant", strings.Repeat("#", maxFile+1), "f.yaml: larger than 16 KiB: not a scenario file"},
 	} {
 		s, err := Load("f.yaml", []byte(test.data))
 		var problems *FileError
