@@ -3,8 +3,16 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"time"
 
 	"inflight/runner/result"
+	"inflight/runner/target"
 	"inflight/scenarios"
 )
 
@@ -12,7 +20,7 @@ import (
 type Config struct {
 	Scenario    scenarios.Scenario // with its defaults, validated
 	Self        string             // path of the inflight binary: it is the reference and the null broker
-	OutDir      string             // existing directory of this run; logs/ and, while it runs, data/ are made below it
+	OutDir      string             // directory of this run; logs/ and, while it runs, data-*/ are made below it
 	CacheDir    string             // where programs that had to be built are kept
 	Progress    func(Event)        // called from one goroutine; nil: none
 	ToolVersion string
@@ -20,7 +28,175 @@ type Config struct {
 
 // Run executes the scenario. The Result is nil only if the run never began: the scenario cannot be planned, or a program
 // cannot be found or built. Otherwise it holds every run that was finished, and with an error it is marked partial.
-// Comparisons, control and warnings are not filled in; package report/stat does that.
+// When the context ends the error wraps [context.Canceled] or what ended it. Comparisons, control and warnings are not
+// filled in; package report/stat does that.
 func Run(ctx context.Context, cfg Config) (*result.Result, error) {
-	return nil, errors.New("runner: not written yet")
+	plan, err := NewPlan(cfg.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{
+		cfg:      cfg,
+		plan:     plan,
+		events:   newEvents(cfg.Progress),
+		forecast: newForecast(plan),
+		started:  time.Now(),
+		id:       rand.Uint32(),
+	}
+	defer r.events.close()
+	if err := r.prepare(ctx); err != nil {
+		return nil, interrupted(ctx, err)
+	}
+	r.result = r.describe()
+	if err := r.passes(ctx); err != nil {
+		err = interrupted(ctx, err)
+		r.result.Partial = true
+		r.result.Trouble = err.Error()
+		r.result.DurationNS = int64(time.Since(r.started))
+		return r.result, err
+	}
+	r.result.DurationNS = int64(time.Since(r.started))
+	return r.result, nil
+}
+
+// run is the state of one Run. It belongs to the goroutine that called it.
+type run struct {
+	cfg      Config
+	plan     *Plan
+	events   *events
+	forecast *forecast
+	result   *result.Result
+	started  time.Time
+	arms     []arm
+	id       uint32 // tells this run's topics and clients from those of others on the same broker
+	serial   uint32 // of the client runs
+}
+
+// arm is one broker under test while it can be started.
+type arm struct {
+	scenarios.Arm
+	program *target.Program
+}
+
+// prepare parses every target before it builds any: a mistyped second arm is told at once.
+func (r *run) prepare(ctx context.Context) error {
+	specs := make([]*target.Spec, len(r.cfg.Scenario.Arms))
+	for i, a := range r.cfg.Scenario.Arms {
+		spec, err := target.Parse(a.Target)
+		if err != nil {
+			return fmt.Errorf("arm %s: %w", a.Name, err)
+		}
+		specs[i] = spec
+	}
+	logs := filepath.Join(r.cfg.OutDir, "logs")
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return fmt.Errorf("make the directory of the brokers' logs: %w", err)
+	}
+	for i, a := range r.cfg.Scenario.Arms {
+		r.send(Event{Kind: Preparing, Arm: a.Name, Target: a.Target})
+		program, err := target.Prepare(ctx, specs[i], target.Options{
+			Self:     r.cfg.Self,
+			CacheDir: r.cfg.CacheDir,
+			LogDir:   logs,
+			Talk: func(format string, args ...any) {
+				r.events.send(Event{Kind: Talk, Arm: a.Name, Target: a.Target, Text: fmt.Sprintf(format, args...)})
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("arm %s: %w", a.Name, err)
+		}
+		r.arms = append(r.arms, arm{Arm: a, program: program})
+	}
+	return nil
+}
+
+// describe is the result before anything was measured.
+func (r *run) describe() *result.Result {
+	s := &r.plan.Scenario
+	res := &result.Result{
+		Schema:      result.Schema,
+		Tool:        result.Tool{Name: "inflight", Version: r.cfg.ToolVersion, Revision: revision()},
+		Started:     r.started.UTC(),
+		Environment: environment(),
+		Scenario: result.Scenario{
+			Name:        s.Name,
+			Question:    s.Question,
+			QoS:         s.QoS,
+			Windows:     s.Windows,
+			Connections: s.Connections,
+			Payloads:    s.Payloads,
+			DurationNS:  int64(s.Duration),
+			WarmupNS:    int64(s.Warmup),
+			ControlNS:   int64(max(0, s.Control)),
+			Passes:      s.Passes,
+			Blocks:      s.Blocks,
+			Nodes:       s.Nodes,
+			Replicas:    s.Replicas,
+			VerifyNS:    int64(max(0, s.Verify)),
+			Quick:       s.Quick,
+		},
+	}
+	for _, a := range r.arms {
+		res.Arms = append(res.Arms, result.Arm{Name: a.Name, Target: a.Target})
+	}
+	return res
+}
+
+// passes runs every pass on data directories of its own, which are gone afterwards.
+func (r *run) passes(ctx context.Context) (err error) {
+	data, err := os.MkdirTemp(r.cfg.OutDir, "data-")
+	if err != nil {
+		return fmt.Errorf("make the brokers' data directory: %w", err)
+	}
+	defer func() {
+		if removeErr := os.RemoveAll(data); removeErr != nil {
+			err = errors.Join(err, fmt.Errorf("remove the brokers' data: %w", removeErr))
+		}
+	}()
+	for i := range r.plan.Passes {
+		if err := r.pass(ctx, &r.plan.Passes[i], data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send adds what every event has. Only the run's own goroutine may call it.
+func (r *run) send(e Event) {
+	e.Passes = r.plan.Scenario.Passes
+	e.Blocks = r.plan.Scenario.Blocks
+	e.Done = time.Since(r.started)
+	e.Total = e.Done + r.forecast.left()
+	r.events.send(e)
+}
+
+// next numbers a client run: the name of its topics and clients, and the same as a number for its payloads.
+func (r *run) next() (name string, number uint64) {
+	r.serial++
+	// MQTT 3.1.1 lets a broker refuse Client Identifiers above 23 bytes or with anything but letters and digits
+	// [MQTT-3.1.3-5]; this name takes at most 15.
+	return strconv.FormatUint(uint64(r.id), 36) + "x" + strconv.FormatUint(uint64(r.serial), 36),
+		uint64(r.id)<<32 | uint64(r.serial)
+}
+
+// interrupted puts the end of the context before whatever it made fail.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
+}
+
+// revision is the source's, as the Go toolchain recorded it in this binary.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			return setting.Value
+		}
+	}
+	return ""
 }

@@ -1,0 +1,21 @@
+package runner
+
+import (
+	"runtime"
+
+	"inflight/runner/result"
+)
+
+// environment describes this machine; what cannot be read is absent.
+func environment() result.Environment {
+	e := result.Environment{
+		Cores:      runtime.NumCPU(),
+		OS:         runtime.GOOS,
+		Arch:       runtime.GOARCH,
+		Go:         runtime.Version(),
+		GOMAXPROCS: runtime.GOMAXPROCS(0),
+		TCPNoDelay: true, // package client sets it on every connection
+	}
+	e.CPU, e.Kernel = hardware()
+	return e
+}
