@@ -1,0 +1,231 @@
+package memory
+
+import (
+	"context"
+	"log/slog"
+	"sort"
+	"sync"
+
+	"inflight/broker/store"
+	"inflight/broker/topic"
+)
+
+// MaxQueued bounds the messages that one subscription queues; further ones are dropped for it and logged.
+const MaxQueued = 4_000_000
+
+// Store implements [store.Store] in memory.
+type Store struct {
+	log *slog.Logger
+
+	mu       sync.Mutex
+	closed   bool
+	next     store.Ref
+	held     map[string]map[store.Ref]heldMessage
+	sessions map[string]store.Session
+	tree     topic.Tree[*queue]
+	queues   map[string]*queue // by client and filter
+}
+
+type heldMessage struct {
+	id  uint16
+	msg *store.Message
+}
+
+// Open returns an empty store.
+func Open(log *slog.Logger) *Store {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{
+		log: log, held: make(map[string]map[store.Ref]heldMessage), sessions: make(map[string]store.Session),
+		queues: make(map[string]*queue),
+	}
+}
+
+func key(client, filter string) string { return client + "\x00" + filter }
+
+// deliver queues m for every matching subscription. The lock is held.
+func (s *Store) deliver(m *store.Message) {
+	s.tree.Match(m.Topic, func(_ string, q *queue) {
+		if !q.push(m) {
+			s.log.Warn("queue is full, message dropped", "client", q.client, "filter", q.sub.Filter, "limit", MaxQueued)
+		}
+	})
+}
+
+// Publish delivers at once.
+func (s *Store) Publish(m *store.Message, done store.Done) {
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.deliver(m)
+	}
+	s.mu.Unlock()
+	if closed {
+		done(0, store.ErrClosed)
+		return
+	}
+	done(0, nil)
+}
+
+// Transient delivers to open feeds only.
+func (s *Store) Transient(m *store.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return store.ErrClosed
+	}
+	s.deliver(m)
+	return nil
+}
+
+// Hold keeps the message under a new Ref.
+func (s *Store) Hold(client string, id uint16, m *store.Message, done store.Done) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		done(0, store.ErrClosed)
+		return
+	}
+	s.next++
+	ref := s.next
+	if s.held[client] == nil {
+		s.held[client] = make(map[store.Ref]heldMessage)
+	}
+	s.held[client][ref] = heldMessage{id: id, msg: m}
+	s.mu.Unlock()
+	done(ref, nil)
+}
+
+// Release delivers a held message once: a Ref that is not held any more delivers nothing.
+func (s *Store) Release(client string, _ uint16, ref store.Ref, _ *store.Message, done store.Done) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		done(0, store.ErrClosed)
+		return
+	}
+	if h, ok := s.held[client][ref]; ok {
+		delete(s.held[client], ref)
+		if len(s.held[client]) == 0 {
+			delete(s.held, client)
+		}
+		s.deliver(h.msg)
+	}
+	s.mu.Unlock()
+	done(ref, nil)
+}
+
+// Fetch reads a held message back.
+func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
+	s.mu.Lock()
+	var found *store.Message
+	for _, refs := range s.held {
+		if h, ok := refs[ref]; ok {
+			found = h.msg
+		}
+	}
+	s.mu.Unlock()
+	if found == nil {
+		done(nil, store.ErrNotFound)
+		return
+	}
+	done(found, nil)
+}
+
+// Held lists what is held for a client, oldest first.
+func (s *Store) Held(_ context.Context, client string) ([]store.Held, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var held []store.Held
+	for ref, h := range s.held[client] {
+		held = append(held, store.Held{ID: h.id, Ref: ref})
+	}
+	sort.Slice(held, func(i, j int) bool { return held[i].Ref < held[j].Ref })
+	return held, nil
+}
+
+// Forget drops what is held for a client.
+func (s *Store) Forget(_ context.Context, client string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, client)
+	return nil
+}
+
+// Session reads a record.
+func (s *Store) Session(_ context.Context, client string) (*store.Session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec, ok := s.sessions[client]
+	if !ok {
+		return nil, store.ErrNotFound
+	}
+	rec.Subscriptions = append([]store.Subscription(nil), rec.Subscriptions...)
+	return &rec, nil
+}
+
+// PutSession writes a record.
+func (s *Store) PutSession(_ context.Context, rec *store.Session) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cp := *rec
+	cp.Subscriptions = append([]store.Subscription(nil), rec.Subscriptions...)
+	s.sessions[rec.ClientID] = cp
+	return nil
+}
+
+// DeleteSession removes a record.
+func (s *Store) DeleteSession(_ context.Context, client string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, client)
+	return nil
+}
+
+// Subscribe starts or continues a feed.
+func (s *Store) Subscribe(_ context.Context, client string, sub store.Subscription, durable bool, deliver func(store.Delivery)) (store.Feed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	k := key(client, sub.Filter)
+	q := s.queues[k]
+	if q == nil {
+		q = newQueue(client)
+		s.queues[k] = q
+		s.tree.Add(sub.Filter, client, q)
+	}
+	q.mu.Lock()
+	q.sub = sub
+	q.mu.Unlock()
+	return q.open(deliver, func() {
+		if !durable || sub.QoS == 0 {
+			s.remove(client, sub.Filter)
+		}
+	}), nil
+}
+
+func (s *Store) remove(client, filter string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.queues, key(client, filter))
+	s.tree.Remove(filter, client)
+}
+
+// Unsubscribe forgets a subscription and its queue.
+func (s *Store) Unsubscribe(_ context.Context, client, filter string) error {
+	s.remove(client, filter)
+	return nil
+}
+
+// Durability is memory.
+func (s *Store) Durability() string { return "memory" }
+
+// Close refuses further work.
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}

@@ -1,0 +1,145 @@
+package memory
+
+import (
+	"sync"
+
+	"inflight/broker/store"
+)
+
+// queue is what one subscription has not settled, in order. Entries before next were handed to the feed; a feed that is
+// opened again starts with the oldest unsettled one.
+type queue struct {
+	client string
+
+	mu      sync.Mutex
+	wake    *sync.Cond
+	sub     store.Subscription
+	entries []*entry
+	base    int // number of the first entry
+	next    int // number of the next entry to hand out
+	feed    *feed
+}
+
+type entry struct {
+	msg     *store.Message
+	settled bool
+}
+
+func newQueue(client string) *queue {
+	q := &queue{client: client}
+	q.wake = sync.NewCond(&q.mu)
+	return q
+}
+
+// push queues m, or hands a QoS 0 message over if somebody is there. It reports whether there was room.
+func (q *queue) push(m *store.Message) bool {
+	q.mu.Lock()
+	if m.QoS == 0 || q.sub.QoS == 0 {
+		f := q.feed
+		q.mu.Unlock()
+		if f != nil {
+			f.transient(store.Delivery{Message: m, Settle: func() {}})
+		}
+		return true
+	}
+	defer q.mu.Unlock()
+	if len(q.entries) >= MaxQueued {
+		return false
+	}
+	q.entries = append(q.entries, &entry{msg: m})
+	q.wake.Signal()
+	return true
+}
+
+// settle marks an entry and drops the settled prefix.
+func (q *queue) settle(e *entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e.settled = true
+	n := 0
+	for n < len(q.entries) && q.entries[n].settled {
+		q.entries[n] = nil
+		n++
+	}
+	q.entries = q.entries[n:]
+	q.base += n
+	q.next = max(q.next, q.base)
+}
+
+// transientQueue bounds the QoS 0 messages that wait for a feed; further ones are dropped.
+const transientQueue = 4096
+
+// feed hands the entries of a queue to one session.
+type feed struct {
+	q      *queue
+	closed bool
+	done   chan struct{}
+	quick  chan store.Delivery
+	remove func()
+}
+
+func (q *queue) open(deliver func(store.Delivery), remove func()) *feed {
+	f := &feed{q: q, done: make(chan struct{}), quick: make(chan store.Delivery, transientQueue), remove: remove}
+	q.mu.Lock()
+	q.feed = f
+	q.next = q.base
+	q.mu.Unlock()
+	go f.run(deliver)
+	go f.runTransient(deliver)
+	return f
+}
+
+func (f *feed) transient(d store.Delivery) {
+	select {
+	case f.quick <- d:
+	default:
+	}
+}
+
+func (f *feed) runTransient(deliver func(store.Delivery)) {
+	for {
+		select {
+		case <-f.done:
+			return
+		case d := <-f.quick:
+			deliver(d)
+		}
+	}
+}
+
+func (f *feed) run(deliver func(store.Delivery)) {
+	q := f.q
+	for {
+		q.mu.Lock()
+		for !f.closed && q.next-q.base >= len(q.entries) {
+			q.wake.Wait()
+		}
+		if f.closed {
+			q.mu.Unlock()
+			return
+		}
+		e := q.entries[q.next-q.base]
+		q.next++
+		qos, settled := min(e.msg.QoS, q.sub.QoS), e.settled
+		q.mu.Unlock()
+		if !settled {
+			deliver(store.Delivery{Message: e.msg, QoS: qos, Settle: func() { q.settle(e) }})
+		}
+	}
+}
+
+// Close stops the feed; a running deliver may still return.
+func (f *feed) Close() {
+	f.q.mu.Lock()
+	already := f.closed
+	f.closed = true
+	if f.q.feed == f {
+		f.q.feed = nil
+	}
+	f.q.wake.Broadcast()
+	f.q.mu.Unlock()
+	if !already {
+		close(f.done)
+		f.remove()
+	}
+}

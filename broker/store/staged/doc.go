@@ -1,0 +1,30 @@
+// Package staged is the published design of a pipelined MQTT broker on JetStream: a QoS 2 message is staged in one stream
+// from PUBLISH to PUBREL, then published to the delivery stream, then its staged copy is discarded.
+//
+// # Streams
+//
+//	INF_staged    inf.h.<client>.<packet identifier>   held QoS 2 messages, until they are discarded
+//	INF_msgs      inf.m.<topic as a subject>           deliveries, kept as long as a subscription wants them
+//	INF_sessions  inf.s.<client>                       one record for each session, last value
+//
+// <client> is a hash of the Client Identifier; package topic maps topics to subjects. QoS 0 publications take no stream:
+// inf.q.<topic as a subject> on plain NATS.
+//
+// # Exactly once
+//
+// A release is a publish to INF_msgs whose message id names the staged copy (stream creation time and sequence). The
+// stream drops a second one with the same id inside its duplicate window, whichever node sends it, and subscribers of
+// every QoS read from that stream only. So nobody sees the message before the release is durable, and a PUBREL that is
+// retried on another node cannot deliver twice within the window ([DuplicateWindow]).
+//
+// # Discards
+//
+// Deleting a staged copy is a call of the JetStream API, and one call per message costs more than the message. Discards
+// are gathered instead, off the response path: one purge of the client's subject removes everything below the oldest
+// message that is not released, see tracker. So a crash can leave a released copy behind. What keeps that harmless:
+//
+//   - an identifier that is used again gets a newer message under the same subject; only the newest one counts;
+//   - on resume, [Store.Held] asks the delivery stream of each copy whether its id is known (a publish that carries the id
+//     and an impossible expected sequence: the duplicate check comes first, so the answer tells, and nothing is stored).
+//     A released copy is discarded there and then and not taken for a pending exchange.
+package staged

@@ -1,0 +1,220 @@
+package staged
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"inflight/broker/store"
+)
+
+// impossible is an expected last sequence that no stream has: a publish that carries it stores nothing.
+const impossible = "18446744073709551615"
+
+// stored is a message as JetStream's MSG.GET returns it.
+type stored struct {
+	Error   *apiError `json:"error"`
+	Message *struct {
+		Subject string `json:"subject"`
+		Seq     uint64 `json:"seq"`
+		Data    []byte `json:"data"`
+	} `json:"message"`
+}
+
+// get reads one message from the leader of a stream. Followers are not asked: they may lag.
+func (s *Store) get(stream, body string) (*stored, error) {
+	data, err := s.ask("$JS.API.STREAM.MSG.GET."+stream, []byte(body))
+	if err != nil {
+		return nil, err
+	}
+	var got stored
+	if err := json.Unmarshal(data, &got); err != nil {
+		return nil, fmt.Errorf("answer of stream %s: %w", stream, err)
+	}
+	if got.Error != nil {
+		if got.Error.ErrCode == codeNoMessage {
+			return nil, store.ErrNotFound
+		}
+		return nil, got.Error
+	}
+	if got.Message == nil {
+		return nil, store.ErrNotFound
+	}
+	return &got, nil
+}
+
+// Fetch reads a staged message back.
+func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
+	body := []byte(`{"seq":` + strconv.FormatUint(uint64(ref), 10) + `}`)
+	s.calls.send(&nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stagedStream, Data: body}, func(data []byte, err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		var got stored
+		switch err := json.Unmarshal(data, &got); {
+		case err != nil:
+			done(nil, fmt.Errorf("answer of stream %s: %w", stagedStream, err))
+		case got.Error != nil && got.Error.ErrCode == codeNoMessage || got.Error == nil && got.Message == nil:
+			done(nil, store.ErrNotFound)
+		case got.Error != nil:
+			done(nil, got.Error)
+		default:
+			done(store.Decode(got.Message.Data))
+		}
+	})
+}
+
+// Held lists the staged messages of a client that were not released, oldest first. A newer message under the same
+// identifier replaces an older one; copies whose release is already durable are discarded.
+func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
+	t := s.tracker(client)
+	byID := make(map[uint16]uint64)
+	var refs []ref
+	for next := uint64(1); ; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		got, err := s.get(stagedStream, fmt.Sprintf(`{"seq":%d,"next_by_subj":"%s.*"}`, next, t.subject))
+		if errors.Is(err, store.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("held messages: %w", err)
+		}
+		id, err := strconv.ParseUint(got.Message.Subject[strings.LastIndexByte(got.Message.Subject, '.')+1:], 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("held messages: subject %q: %w", got.Message.Subject, err)
+		}
+		byID[uint16(id)] = got.Message.Seq
+		refs = append(refs, ref{seq: got.Message.Seq})
+		next = got.Message.Seq + 1
+	}
+	idOf := make(map[uint64]uint16, len(byID))
+	for id, seq := range byID {
+		idOf[seq] = id
+	}
+	var held []store.Held
+	for i := range refs {
+		id, newest := idOf[refs[i].seq]
+		released := !newest
+		if newest {
+			var err error
+			if released, err = s.isReleased(ctx, store.Ref(refs[i].seq)); err != nil {
+				return nil, fmt.Errorf("held messages: %w", err)
+			}
+		}
+		if refs[i].released = released; !released {
+			held = append(held, store.Held{ID: id, Ref: store.Ref(refs[i].seq)})
+		}
+	}
+	if t.reset(refs) {
+		s.purgeMu.Lock()
+		s.dirty = append(s.dirty, t)
+		s.purgeMu.Unlock()
+	}
+	return held, nil
+}
+
+// isReleased asks the delivery stream whether it knows the release of ref. Nothing is stored: the duplicate check comes
+// first, and the expected sequence is one that no stream reaches.
+func (s *Store) isReleased(ctx context.Context, ref store.Ref) (bool, error) {
+	for {
+		msg := nats.NewMsg(msgsRoot + "probe")
+		msg.Header.Set(jetstream.MsgIDHeader, s.messageID(ref))
+		msg.Header.Set(jetstream.ExpectedLastSeqHeader, impossible)
+		type answer struct {
+			duplicate bool
+			err       error
+		}
+		ch := make(chan answer, 1)
+		s.calls.send(msg, func(data []byte, err error) {
+			var a answer
+			if a.err = err; err == nil {
+				_, a.duplicate, a.err = parsePubAck(data)
+			}
+			ch <- a
+		})
+		a := <-ch
+		var api *apiError
+		switch {
+		case a.err == nil:
+			return a.duplicate, nil
+		case errors.As(a.err, &api) && api.ErrCode == codeWrongSequence:
+			return false, nil
+		case errors.As(a.err, &api) && api.ErrCode == codeDuplicateBusy:
+			// Its release is on its way; wait for it.
+			select {
+			case <-ctx.Done():
+				return false, ctx.Err()
+			case <-time.After(5 * time.Millisecond):
+			}
+		default:
+			return false, a.err
+		}
+	}
+}
+
+// Forget drops everything that is staged for a client.
+func (s *Store) Forget(_ context.Context, client string) error {
+	t := s.tracker(client)
+	if err := s.purge(t.subject+".*", 0); err != nil {
+		return fmt.Errorf("forget held messages: %w", err)
+	}
+	t.reset(nil)
+	s.mu.Lock()
+	if t.idle() && s.trackers[client] == t {
+		delete(s.trackers, client)
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+// Session reads a session's record from the leader.
+func (s *Store) Session(_ context.Context, client string) (*store.Session, error) {
+	got, err := s.get(sessionsStream, `{"last_by_subj":"`+sessionsRoot+hash(client)+`"}`)
+	if err != nil {
+		return nil, err
+	}
+	if len(got.Message.Data) == 0 {
+		return nil, store.ErrNotFound
+	}
+	var rec store.Session
+	if err := json.Unmarshal(got.Message.Data, &rec); err != nil {
+		return nil, fmt.Errorf("session record: %w", store.ErrCorrupt)
+	}
+	if rec.ClientID != client {
+		return nil, store.ErrNotFound
+	}
+	return &rec, nil
+}
+
+// PutSession writes a session's record and waits until it is durable.
+func (s *Store) PutSession(_ context.Context, rec *store.Session) error {
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("session record: %w", err)
+	}
+	return s.put(rec.ClientID, data)
+}
+
+// DeleteSession writes an empty record: the last value says that there is none.
+func (s *Store) DeleteSession(_ context.Context, client string) error { return s.put(client, nil) }
+
+func (s *Store) put(client string, data []byte) error {
+	answer, err := s.ask(sessionsRoot+hash(client), data)
+	if err == nil {
+		_, _, err = parsePubAck(answer)
+	}
+	if err != nil {
+		return fmt.Errorf("session record: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,341 @@
+package staged
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"inflight/broker/store"
+	"inflight/broker/topic"
+)
+
+// Names of the streams and the roots of their subjects.
+const (
+	stagedStream   = "INF_staged"
+	msgsStream     = "INF_msgs"
+	sessionsStream = "INF_sessions"
+
+	stagedRoot   = "inf.h."
+	msgsRoot     = "inf.m."
+	sessionsRoot = "inf.s."
+	transient    = "inf.q."
+)
+
+// DuplicateWindow is how long the delivery stream remembers a released message's id.
+const DuplicateWindow = 2 * time.Minute
+
+// discardTick is how long a discard waits at most for others; discardBatch of them do not wait.
+const (
+	discardTick  = 20 * time.Millisecond
+	discardBatch = 256
+)
+
+// Config of the store.
+type Config struct {
+	Conn     *nats.Conn    // of this store alone; it is closed with it
+	Replicas int           // of every stream; 0 means 1
+	Timeout  time.Duration // of one store operation; 0 means 10 s
+	Sync     bool          // the node syncs each write: named in the durability, not configured here
+	Lead     string        // server name that should lead the streams; "": whichever JetStream chooses
+	Log      *slog.Logger
+}
+
+// Store implements [store.Store] on JetStream.
+type Store struct {
+	cfg   Config
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	calls *calls
+	log   *slog.Logger
+	epoch string // of the staged stream; part of a release's message id
+
+	mu       sync.RWMutex
+	trackers map[string]*tracker // by Client Identifier
+
+	purgeMu sync.Mutex
+	dirty   []*tracker
+	kick    chan struct{}
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+// Open creates the streams, or finds them, and starts the store. It retries until ctx ends, because a young cluster
+// refuses for a while.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.Replicas == 0 {
+		cfg.Replicas = 1
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	js, err := jetstream.New(cfg.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	s := &Store{
+		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log, trackers: make(map[string]*tracker),
+		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	streams := []jetstream.StreamConfig{
+		{Name: stagedStream, Subjects: []string{stagedRoot + "*.*"}, Duplicates: 100 * time.Millisecond},
+		{Name: msgsStream, Subjects: []string{msgsRoot + ">"}, Retention: jetstream.InterestPolicy, Duplicates: DuplicateWindow},
+		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*"}, MaxMsgsPerSubject: 1},
+	}
+	for _, c := range streams {
+		c.Storage, c.Replicas, c.AllowDirect = jetstream.FileStorage, cfg.Replicas, false
+		info, err := s.createStream(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", c.Name, err)
+		}
+		if c.Name == stagedStream {
+			s.epoch = strconv.FormatInt(info.Created.UnixNano(), 36)
+		}
+		s.lead(ctx, c.Name, info)
+	}
+	if s.calls, err = newCalls(cfg.Conn, cfg.Timeout); err != nil {
+		return nil, err
+	}
+	go s.purger()
+	return s, nil
+}
+
+func (s *Store) createStream(ctx context.Context, c jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+	for {
+		info, err := s.tryStream(ctx, c)
+		if err == nil {
+			return info, nil
+		}
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return nil, fmt.Errorf("it exists with another configuration (other replicas?): use the same --replicas or another --store-dir: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Store) tryStream(ctx context.Context, c jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	stream, err := s.js.CreateStream(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx)
+	if err == nil && info.Cluster != nil && info.Cluster.Leader == "" {
+		err = errors.New("no leader yet")
+	}
+	return info, err
+}
+
+// lead asks the stream to move to the preferred server. Leaders land at random otherwise, which moves rates by a factor
+// of two from one start to the next. It is a wish: a refusal is only logged.
+func (s *Store) lead(ctx context.Context, stream string, info *jetstream.StreamInfo) {
+	if s.cfg.Lead == "" || info.Cluster == nil || info.Cluster.Leader == s.cfg.Lead {
+		return
+	}
+	for range 20 {
+		_, err := s.nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, []byte(`{"placement":{"preferred":"`+s.cfg.Lead+`"}}`))
+		if err == nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if st, err := s.js.Stream(ctx, stream); err == nil && st.CachedInfo().Cluster != nil && st.CachedInfo().Cluster.Leader == s.cfg.Lead {
+			return
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	s.log.Warn("stream did not move to the preferred leader", "stream", stream, "preferred", s.cfg.Lead)
+}
+
+// hash turns any identifier into one subject token.
+func hash(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil)[:15])
+}
+
+func (s *Store) tracker(client string) *tracker {
+	s.mu.RLock()
+	t := s.trackers[client]
+	s.mu.RUnlock()
+	if t != nil {
+		return t
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t = s.trackers[client]; t == nil {
+		t = &tracker{subject: stagedRoot + hash(client)}
+		s.trackers[client] = t
+	}
+	return t
+}
+
+// Publish makes a QoS 1 message durable in the delivery stream.
+func (s *Store) Publish(m *store.Message, done store.Done) {
+	msg := &nats.Msg{Subject: msgsRoot + topic.Subject(m.Topic), Data: store.Encode(make([]byte, 0, 4+m.Size()), m)}
+	s.calls.send(msg, func(data []byte, err error) {
+		if err == nil {
+			_, _, err = parsePubAck(data)
+		}
+		done(0, err)
+	})
+}
+
+// Transient publishes a QoS 0 message on plain NATS.
+func (s *Store) Transient(m *store.Message) error {
+	return s.nc.Publish(transient+topic.Subject(m.Topic), store.Encode(make([]byte, 0, 4+m.Size()), m))
+}
+
+// Hold stages a QoS 2 message. Its Ref is the sequence in the staged stream.
+func (s *Store) Hold(client string, id uint16, m *store.Message, done store.Done) {
+	t := s.tracker(client)
+	h := t.sent()
+	msg := &nats.Msg{
+		Subject: t.subject + "." + strconv.Itoa(int(id)),
+		Data:    store.Encode(make([]byte, 0, 4+m.Size()), m),
+	}
+	s.calls.send(msg, func(data []byte, err error) {
+		var seq uint64
+		if err == nil {
+			seq, _, err = parsePubAck(data)
+		}
+		t.held(h, seq)
+		done(store.Ref(seq), err)
+	})
+}
+
+func (s *Store) messageID(ref store.Ref) string {
+	return s.epoch + "." + strconv.FormatUint(uint64(ref), 36)
+}
+
+// Release publishes the message to the delivery stream under its id, then lets the staged copy go.
+func (s *Store) Release(client string, _ uint16, ref store.Ref, m *store.Message, done store.Done) {
+	t := s.tracker(client)
+	msg := &nats.Msg{
+		Subject: msgsRoot + topic.Subject(m.Topic),
+		Header:  nats.Header{jetstream.MsgIDHeader: {s.messageID(ref)}},
+		Data:    store.Encode(make([]byte, 0, 4+m.Size()), m),
+	}
+	s.calls.send(msg, func(data []byte, err error) {
+		if err == nil {
+			_, _, err = parsePubAck(data)
+		}
+		if err == nil {
+			s.discard(t, uint64(ref))
+		}
+		done(ref, err)
+	})
+}
+
+// discard lets a released copy go, some time.
+func (s *Store) discard(t *tracker, seq uint64) {
+	released, queue := t.release(seq)
+	if queue {
+		s.purgeMu.Lock()
+		s.dirty = append(s.dirty, t)
+		s.purgeMu.Unlock()
+	}
+	if released == discardBatch {
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// purger discards released copies, one purge at a time: while one is under way, further discards gather.
+func (s *Store) purger() {
+	defer close(s.stopped)
+	tick := time.NewTicker(discardTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+		case <-s.kick:
+		}
+		s.purgeMu.Lock()
+		round := s.dirty
+		s.dirty = nil
+		s.purgeMu.Unlock()
+		for _, t := range round {
+			if bound := t.bound(); bound > 0 {
+				if err := s.purge(t.subject+".*", bound); err != nil {
+					s.log.Warn("discard of staged messages", "error", err)
+				}
+			}
+			if t.rest() {
+				s.purgeMu.Lock()
+				s.dirty = append(s.dirty, t)
+				s.purgeMu.Unlock()
+			}
+		}
+	}
+}
+
+// purge removes the messages of a staged subject below bound (0: all) and waits for it.
+func (s *Store) purge(subject string, bound uint64) error {
+	body := `{"filter":"` + subject + `"}`
+	if bound > 0 {
+		body = `{"filter":"` + subject + `","seq":` + strconv.FormatUint(bound, 10) + `}`
+	}
+	data, err := s.ask("$JS.API.STREAM.PURGE."+stagedStream, []byte(body))
+	if err != nil {
+		return err
+	}
+	_, _, err = parsePubAck(data)
+	return err
+}
+
+// ask sends a request and waits for its answer, at most the store's time-out.
+func (s *Store) ask(subject string, body []byte) ([]byte, error) {
+	type answer struct {
+		data []byte
+		err  error
+	}
+	ch := make(chan answer, 1)
+	s.calls.send(&nats.Msg{Subject: subject, Data: body}, func(data []byte, err error) { ch <- answer{data, err} })
+	a := <-ch
+	return a.data, a.err
+}
+
+// Durability names what a nil error from done promises.
+func (s *Store) Durability() string {
+	if s.cfg.Sync {
+		return "file+sync"
+	}
+	return "file"
+}
+
+// Close fails what is pending and closes the connection.
+func (s *Store) Close() {
+	select {
+	case <-s.stop:
+		return
+	default:
+	}
+	close(s.stop)
+	s.calls.close()
+	<-s.stopped
+	s.nc.Close()
+}
