@@ -92,7 +92,8 @@ type Store interface {
 	DeleteSession(ctx context.Context, client string) error
 
 	// Subscribe starts, or continues, the feed of one subscription. A durable feed keeps its place while it is closed.
-	// deliver is called from one goroutine per feed and may block: that is the feed's backpressure.
+	// Deliveries of QoS 1 and 2 publications come from one goroutine, in order, and deliver may block: that is the feed's
+	// backpressure. Those of QoS 0 publications (Delivery.Message.QoS) come from another, which must not be blocked.
 	Subscribe(ctx context.Context, client string, sub Subscription, durable bool, deliver func(Delivery)) (Feed, error)
 	// Unsubscribe forgets the place of a durable subscription. Its feed is closed first.
 	Unsubscribe(ctx context.Context, client, filter string) error

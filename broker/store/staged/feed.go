@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,8 +31,6 @@ const (
 type feed struct {
 	consume jetstream.ConsumeContext
 	subs    []*nats.Subscription
-	deliver func(store.Delivery)
-	one     sync.Mutex // deliver is called by one goroutine at a time
 	remove  func()
 }
 
@@ -64,7 +61,7 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to %q: %w", sub.Filter, err)
 	}
-	f := &feed{deliver: deliver}
+	f := &feed{}
 	if !durable {
 		f.remove = func() {
 			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
@@ -77,7 +74,7 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 	for _, subject := range subjects {
 		plain, err := s.nc.Subscribe(transient+subject, func(m *nats.Msg) {
 			if msg, err := store.Decode(m.Data); err == nil {
-				f.hand(store.Delivery{Message: msg, Settle: func() {}})
+				deliver(store.Delivery{Message: msg, Settle: func() {}})
 			}
 		})
 		if err != nil {
@@ -98,7 +95,7 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 			settle()
 			return
 		}
-		f.hand(store.Delivery{Message: msg, QoS: min(msg.QoS, sub.QoS), Settle: settle})
+		deliver(store.Delivery{Message: msg, QoS: min(msg.QoS, sub.QoS), Settle: settle})
 	}, jetstream.PullMaxMessages(feedBuffer), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		s.log.Warn("feed", "filter", sub.Filter, "error", err)
 	}))
@@ -144,12 +141,6 @@ func (s *Store) consumer(ctx context.Context, name string, cfg jetstream.Consume
 }
 
 func consumerName(client, filter string) string { return "c" + hash(client, filter) }
-
-func (f *feed) hand(d store.Delivery) {
-	f.one.Lock()
-	defer f.one.Unlock()
-	f.deliver(d)
-}
 
 // Close stops the feed. deliver may still be running; it is not called again after it has returned.
 func (f *feed) Close() {
