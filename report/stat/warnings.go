@@ -1,0 +1,219 @@
+package stat
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"inflight/runner/result"
+)
+
+// Codes of the warnings that Judge gives. They are stable: a gate may test for them.
+const (
+	CodePartial      = "partial"           // the run did not end
+	CodeOrder        = "order_violated"    // acknowledgements out of order
+	CodeLedger       = "ledger_violated"   // messages lost, duplicated, reordered or corrupt
+	CodeUnverified   = "unverified"        // no verification block of an arm
+	CodeNoControl    = "no_control"        // two arms and no noise floor
+	CodeControlOff   = "control_off"       // the control is not at 1.00
+	CodeMoreArms     = "more_arms"         // only the first two are compared
+	CodeWindowUnused = "window_not_filled" // the generator did not keep the window full
+	CodeSerialised   = "serialised"        // throughput does not rise with the window
+
+	CodeFewBlocks      = "few_blocks"        // no interval
+	CodePassesDisagree = "passes_disagree"   // by more than chance
+	CodeNotSwapped     = "slots_not_swapped" // the slot effect is in the ratio
+	CodeBlocksLeftOut  = "blocks_left_out"   // incomplete, or a run without a value
+	CodeFromTotals     = "from_totals"       // the ratio is that of the cells, not of the blocks
+)
+
+// foreign returns the warnings that someone else gave.
+func foreign(warnings []result.Warning) []result.Warning {
+	var kept []result.Warning
+	for _, w := range warnings {
+		switch w.Code {
+		case CodePartial, CodeOrder, CodeLedger, CodeUnverified, CodeNoControl, CodeControlOff, CodeMoreArms,
+			CodeWindowUnused, CodeSerialised:
+		default:
+			kept = append(kept, w)
+		}
+	}
+	return kept
+}
+
+// Limits of the warnings, beside what chance explains.
+const (
+	controlLow, controlHigh = 0.9, 1.1
+	controlNear             = 0.02 // an interval that excludes 1 by less is luck or harmless
+	passesNear              = 0.05
+	passesErrors            = 3    // standard errors
+	passesConfidence        = 0.99 // when few degrees of freedom make that many standard errors likely
+	windowFilled            = 0.8
+)
+
+func warningsOf(r *result.Result) []result.Warning {
+	var out []result.Warning
+	warn := func(code, format string, args ...any) {
+		out = append(out, result.Warning{Code: code, Text: fmt.Sprintf(format, args...)})
+	}
+	if r.Partial {
+		trouble := r.Trouble
+		if trouble == "" {
+			trouble = "the run did not end"
+		}
+		warn(CodePartial, "partial result: %s", trouble)
+	}
+	for _, arm := range r.Arms {
+		correctness(r, arm.Name, warn)
+	}
+	if len(r.Arms) >= 2 {
+		control(r.Control, warn)
+	}
+	if n := len(r.Arms); n > 2 {
+		warn(CodeMoreArms, "%d arms: only %s and %s are compared", n, r.Arms[0].Name, r.Arms[1].Name)
+	}
+	windows(r, warn)
+	serialised(r, warn)
+	return out
+}
+
+// correctness says for one arm what broke, and where first.
+func correctness(r *result.Result, arm string, warn func(code, format string, args ...any)) {
+	var order int64
+	var account Account
+	var firstOrder, firstLedger string
+	cells, verified, broken := 0, false, false
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		if c.Arm != arm {
+			continue
+		}
+		if c.Order.Violations > 0 && order == 0 {
+			firstOrder = where(c, c.Order.First)
+		}
+		order += c.Order.Violations
+		if c.Control {
+			continue
+		}
+		cells++
+		if c.Ledger == nil {
+			continue
+		}
+		verified = true
+		if c.Ledger.Violated(c.QoS) {
+			if !broken {
+				firstLedger = where(c, c.Ledger.First)
+			}
+			broken = true
+			account.Add(c.Ledger)
+		}
+	}
+	if order > 0 {
+		warn(CodeOrder, "%s: %s out of order; first at %s", arm, count(order, "acknowledgement"), firstOrder)
+	}
+	if broken {
+		warn(CodeLedger, "%s: %d lost, %d duplicated, %d reordered, %d corrupt; first at %s",
+			arm, account.Lost, account.Duplicated, account.Reordered, account.Corrupt, firstLedger)
+	}
+	if cells > 0 && !verified {
+		warn(CodeUnverified, "%s: no verification block: loss and duplication were not checked", arm)
+	}
+}
+
+func where(c *result.Cell, first string) string {
+	at := fmt.Sprintf("QoS %d, window %d, pass %d", c.QoS, c.Window, c.Pass)
+	if first != "" {
+		at += ": " + first
+	}
+	return at
+}
+
+func control(c *result.Control, warn func(code, format string, args ...any)) {
+	if c == nil {
+		warn(CodeNoControl, "no QoS 0 control: the noise floor is not known, and a difference between the slots may look like one between the arms")
+		return
+	}
+	off := c.Ratio < controlLow || c.Ratio > controlHigh
+	if c.Low != nil && c.High != nil && math.Abs(c.Ratio-1) > controlNear {
+		off = off || *c.Low > 1 || *c.High < 1
+	}
+	if off {
+		warn(CodeControlOff, "the QoS 0 control is at %.2f, not at 1.00: something beside the path under test differs between the arms", c.Ratio)
+	}
+}
+
+// windows finds arms whose window the generator did not keep full: their rate is not that of the window.
+func windows(r *result.Result, warn func(code, format string, args ...any)) {
+	for _, arm := range r.Arms {
+		var low []string
+		for _, p := range Points(r) {
+			s := Summarise(r, arm.Name, p)
+			if s == nil || p.QoS == 0 || s.InFlight == 0 || s.InFlight >= windowFilled*float64(p.Window) {
+				continue
+			}
+			low = append(low, fmt.Sprintf("%.3g of %d", s.InFlight, p.Window))
+		}
+		if len(low) > 0 {
+			warn(CodeWindowUnused, "%s: the window was not kept full (%s): the rate may be the generator's, not the broker's", arm.Name, strings.Join(low, ", "))
+		}
+	}
+}
+
+// reservations are the warnings that belong to one comparison.
+func (e estimate) reservations(blocks int, totals, swapped bool) []result.Warning {
+	var out []result.Warning
+	warn := func(code, format string, args ...any) {
+		out = append(out, result.Warning{Code: code, Text: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case totals:
+		warn(CodeFromTotals, "taken from the totals of each pass, without an interval: the blocks have too few samples")
+	case e.df < minDF:
+		warn(CodeFewBlocks, "no interval: %s in %s, at least %d more blocks than passes are needed",
+			count(int64(e.n), "block"), count(int64(len(e.passes)), "pass"), minDF)
+	}
+	if left := blocks - e.n; left > 0 && !totals {
+		warn(CodeBlocksLeftOut, "%d of %d blocks left out: cut off, or a run in them has no value", left, blocks)
+	}
+	if !swapped {
+		warn(CodeNotSwapped, "the slots were not swapped: a difference between them is part of the ratio")
+	} else if len(e.passes)%2 == 1 {
+		warn(CodeNotSwapped, "%d passes: a difference between the slots does not cancel wholly", len(e.passes))
+	}
+	if lowest, highest, ok := e.disagreement(); ok {
+		warn(CodePassesDisagree, "the passes disagree, %.2f and %.2f: the slots differ, or something changed between the passes",
+			math.Exp(lowest), math.Exp(highest))
+	}
+	return out
+}
+
+// disagreement returns the extreme passes when they are further apart than chance and 5 %.
+func (e estimate) disagreement() (lowest, highest float64, ok bool) {
+	if len(e.passes) < 2 || e.df < 1 {
+		return 0, 0, false
+	}
+	lo, hi := e.passes[0], e.passes[0]
+	for _, p := range e.passes {
+		if p.mean < lo.mean {
+			lo = p
+		}
+		if p.mean > hi.mean {
+			hi = p
+		}
+	}
+	apart := hi.mean - lo.mean
+	errors := max(passesErrors, tQuantile(e.df, passesConfidence))
+	chance := errors * e.sd * math.Sqrt(1/float64(lo.n)+1/float64(hi.n))
+	return lo.mean, hi.mean, apart > chance && apart > math.Log1p(passesNear)
+}
+
+func count(n int64, noun string) string {
+	switch {
+	case n == 1:
+		return fmt.Sprintf("1 %s", noun)
+	case strings.HasSuffix(noun, "s"):
+		return fmt.Sprintf("%d %ses", n, noun)
+	default:
+		return fmt.Sprintf("%d %ss", n, noun)
+	}
+}
