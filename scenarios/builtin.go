@@ -24,17 +24,20 @@ func BuiltinNames() []string {
 
 // Builtin returns the built-in scenario of that name. The error of an unknown one names those that there are.
 func Builtin(name string) (*Scenario, error) {
+	data, err := BuiltinFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return Load("scenario "+name, data)
+}
+
+// BuiltinFile returns the file of the built-in scenario of that name. The error of an unknown one names those that there
+// are.
+func BuiltinFile(name string) ([]byte, error) {
 	data, err := builtin.ReadFile(name + ".yaml")
 	if err != nil {
 		names := BuiltinNames()
 		return nil, fmt.Errorf("no built-in scenario %q%s (there are: %s)", name, DidYouMean(name, names), strings.Join(names, ", "))
 	}
-	s, err := Load("scenario "+name, data)
-	if err != nil {
-		return nil, err
-	}
-	if s.Name == "" {
-		s.Name = name
-	}
-	return s, nil
+	return data, nil
 }

@@ -14,6 +14,7 @@ import (
 type Key struct {
 	Name string
 	List bool   // several values make a sweep
+	Span bool   // values are durations
 	Help string // one line with the unit
 }
 
@@ -194,7 +195,7 @@ func span(name, help string, field func(*Scenario) *time.Duration, low, high tim
 		}
 	}
 	return key{
-		Key: Key{Name: name, Help: help},
+		Key: Key{Name: name, Span: true, Help: help},
 		set: func(s *Scenario, i int, value string) error {
 			if i > 0 {
 				return fmt.Errorf("%s takes one value, not a list", name)

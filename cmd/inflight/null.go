@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"inflight/runner/null"
+)
+
+// newNullCommand serves the null broker. It is hidden because nobody starts it by hand: the target null does.
+func newNullCommand() *cobra.Command {
+	var listen string
+	var delay time.Duration
+	cmd := &cobra.Command{
+		Use:    "null",
+		Short:  "Serve a broker that acknowledges at once, stores nothing and delivers nothing",
+		Hidden: true,
+		Args:   arguments(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if delay < 0 {
+				return usagef("flag --delay: %v is negative", delay)
+			}
+			l, err := (&net.ListenConfig{}).Listen(cmd.Context(), "tcp", listen)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "listening on %s\n", l.Addr())
+			return null.Serve(cmd.Context(), l, null.Config{Delay: delay})
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:1883", "`HOST:PORT` to listen on; port 0 takes a free one")
+	cmd.Flags().DurationVar(&delay, "delay", 0, "`TIME` between a packet's arrival and its answer, as 5ms")
+	return cmd
+}
