@@ -146,7 +146,7 @@ func appendLevel(b []byte, token string) (_ []byte, ok bool) {
 			}
 			b = append(b, byte(high<<4|low))
 			i += 2
-		case escaped(c), c == replacement[0] && strings.HasPrefix(token[i:], replacement):
+		case c == '/', escaped(c), c == replacement[0] && strings.HasPrefix(token[i:], replacement):
 			return b, false
 		default:
 			b = append(b, c)

@@ -55,6 +55,7 @@ func TestFromSubjectRefuses(t *testing.T) {
 		{"t.*", "a wildcard"},
 		{"t.a.>", "a wildcard at the end"},
 		{"t.a b", "a space"},
+		{"t.a/b", "the separator of levels"},
 		{"t.\x7f", "a control character"},
 		{"t.\uFFFD", "U+FFFD as it is"},
 		{"t.a%", "an escape without digits"},
