@@ -23,22 +23,38 @@ type measurement struct {
 
 // load opens the connections of a step, puts its load on the broker, and closes them.
 func (r *run) load(ctx context.Context, broker *target.Broker, step *Step, times loadTimes) (*measurement, error) {
-	population, err := client.Open(ctx, r.clientPlan(broker.Addrs(), step, times))
+	plan := r.clientPlan(broker.Addrs(), step, times)
+	population, err := client.Open(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
 	usage := sampleUsage(ctx, broker, times)
 	started := time.Since(r.started) + times.warmup
-	stats, err := population.Run(ctx)
+	stats, err := runAndClose(ctx, &plan, population)
 	nodes := usage()
-	closeErr := population.Close()
 	if err != nil {
 		return nil, err
 	}
-	if closeErr != nil {
-		return nil, fmt.Errorf("close the connections after the run: %w", closeErr)
-	}
 	return &measurement{stats: stats, started: started, nodes: nodes}, nil
+}
+
+// runAndClose runs a population once. It is an error if the broker left acknowledgements out.
+func runAndClose(ctx context.Context, plan *client.Plan, population *client.Population) (*client.Stats, error) {
+	stats, err := population.Run(ctx)
+	ended := time.Now()
+	closeErr := population.Close()
+	switch {
+	case err != nil:
+		return nil, err
+	case closeErr != nil:
+		return nil, fmt.Errorf("close the connections after the run: %w", closeErr)
+	case stats.Acknowledged < stats.Published && ended.Sub(stats.LastAck) >= plan.Drain/2:
+		// With acknowledgements still coming when the drain ended, the window is merely larger than what a serialised
+		// broker works off in that time.
+		return nil, fmt.Errorf("%d of %d messages were not acknowledged within %v of the end of the run",
+			stats.Published-stats.Acknowledged, stats.Published, plan.Drain)
+	}
+	return stats, nil
 }
 
 // clientPlan is the plan of a run of this step; topics and clients are new in every run.
@@ -55,6 +71,7 @@ func (r *run) clientPlan(addrs []string, step *Step, times loadTimes) client.Pla
 		Run:         number,
 		Warmup:      times.warmup,
 		Duration:    times.measured,
+		Drain:       r.plan.Scenario.Drain,
 	}
 	if step.Control {
 		plan.QoS, plan.Window = 0, ControlWindow
@@ -63,7 +80,7 @@ func (r *run) clientPlan(addrs []string, step *Step, times loadTimes) client.Pla
 }
 
 // sampleUsage reads what the nodes have used at the start and at the end of the measured time, beside the run that is
-// about to start. The returned function waits for both readings and must be called once the run is over.
+// about to start. The returned function must be called once the run is over; a run that ended early is read at its end.
 func sampleUsage(ctx context.Context, broker *target.Broker, times loadTimes) func() []result.Node {
 	ctx, cancel := context.WithCancel(ctx)
 	nodes := make(chan []result.Node, 1)
@@ -73,11 +90,11 @@ func sampleUsage(ctx context.Context, broker *target.Broker, times loadTimes) fu
 			return
 		}
 		before := broker.Usage()
-		sleep(ctx, times.measured) //nolint:errcheck // a run that ended early is read at its end
+		_ = sleep(ctx, times.measured)
 		nodes <- usedSince(before, broker.Usage())
 	}()
 	return func() []result.Node {
-		defer cancel()
+		cancel()
 		return <-nodes
 	}
 }

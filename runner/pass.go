@@ -215,12 +215,9 @@ func (r *run) explain(ctx context.Context, pass *Pass, step *Step, brokers []*ta
 	return fmt.Errorf("%s, %s: %w", where, what, err)
 }
 
-// deathOf returns the error of a broker that died on its own, and sets died to its arm. It gives the arm whose run failed a
-// moment to be noticed. After the end of the run's own context nobody is blamed.
+// deathOf returns the error of a broker that died on its own, first of all that of arm died, and sets died to its arm. It
+// waits a moment for the death to be noticed.
 func deathOf(ctx context.Context, brokers []*target.Broker, died *int) error {
-	if ctx.Err() != nil && errors.Is(context.Cause(ctx), ctx.Err()) {
-		return nil
-	}
 	if ctx.Err() == nil {
 		timer := time.NewTimer(deathNotice)
 		defer timer.Stop()

@@ -85,11 +85,7 @@ func publish(ctx context.Context, plan client.Plan) (*client.Stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	stats, err := population.Run(ctx)
-	if closeErr := population.Close(); err == nil {
-		err = closeErr
-	}
-	return stats, err
+	return runAndClose(ctx, &plan, population)
 }
 
 // probes are the messages that show that a subscription is in force on every publisher's node. They have topics of their

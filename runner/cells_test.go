@@ -1,0 +1,166 @@
+package runner
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/google/go-cmp/cmp"
+
+	"inflight/runner/client"
+	"inflight/runner/result"
+	"inflight/runner/target"
+)
+
+func histogram(n int, value time.Duration) *hdrhistogram.Histogram {
+	h := hdrhistogram.New(1_000, int64(10*time.Minute), 3)
+	for range n {
+		if err := h.RecordValue(int64(value)); err != nil {
+			panic(err)
+		}
+	}
+	return h
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestPercentileNeedsSamples(t *testing.T) {
+	for _, test := range []struct {
+		samples int
+		want    int // how many of p50, p90, p99, p99.9 are there
+		reason  string
+	}{
+		{19, 0, "9.5 samples beyond the median"},
+		{20, 1, "10 beyond the median"},
+		{99, 1, "9.9 beyond p90"},
+		{100, 2, "10 beyond p90"},
+		{999, 2, "9.99 beyond p99"},
+		{1_000, 3, "10 beyond p99"},
+		{9_999, 3, "9.999 beyond p99.9"},
+		{10_000, 4, "10 beyond p99.9"},
+	} {
+		d := distribution(histogram(test.samples, time.Millisecond))
+		got := 0
+		for _, p := range []*int64{d.P50, d.P90, d.P99, d.P999} {
+			if p != nil {
+				got++
+			}
+		}
+		if got != test.want || d.Count != int64(test.samples) {
+			t.Errorf("%d samples: %d percentiles of %d, want %d: %s", test.samples, got, d.Count, test.want, test.reason)
+		}
+	}
+	if d := distribution(histogram(0, 0)); d != nil {
+		t.Errorf("a distribution of nothing: %+v", d)
+	}
+	if d := distribution(nil); d != nil {
+		t.Errorf("a distribution of no histogram: %+v", d)
+	}
+}
+
+func TestCellsMergeRuns(t *testing.T) {
+	plan := mustPlan(t, scenario(nil))
+	cells := newCells(plan, &plan.Passes[1])
+	step := Step{Action: Measure, Arm: 1, Point: plan.Scenario.Points()[1], Block: 1, Position: 1, Number: 4}
+	run := func(messages int, seconds, inFlight float64, rss int64, cpu *float64) *measurement {
+		return &measurement{
+			started: time.Second,
+			stats: &client.Stats{
+				Messages:     int64(messages),
+				Duration:     time.Duration(seconds * float64(time.Second)),
+				AckService:   histogram(messages, 10*time.Millisecond),
+				InFlightMean: inFlight,
+				Order:        result.Order{Checked: 10, Violations: 1, ByType: map[string]int64{"PUBACK": 1}, First: "first"},
+				CPUSeconds:   ptr(0.25),
+			},
+			nodes: []result.Node{{Name: "n1", RSSPeak: ptr(rss), CPUSeconds: cpu}, {Name: "n2", RSSPeak: ptr(rss / 2), CPUSeconds: ptr(1.0)}},
+		}
+	}
+	cells.add(&step, run(1_000, 1, 10, 100, ptr(2.0)))
+	step.Position = 4
+	cells.add(&step, run(4_000, 3, 8, 300, ptr(3.0)))
+	control := step
+	control.Control = true
+	cells.add(&control, &measurement{stats: &client.Stats{Messages: 100, Duration: time.Second, Fence: histogram(100, time.Millisecond), InFlightMean: 200}})
+
+	list := cells.results()
+	if len(list) != 2 {
+		t.Fatalf("%d cells, want the measured one and its control", len(list))
+	}
+	got := list[0]
+	want := result.Cell{
+		Arm: "B", Pass: 2, Slot: 1, QoS: 2, Window: 10, Connections: 1, Payload: 256,
+		ThroughputPerS: 1250, Messages: 5_000, DurationNS: int64(4 * time.Second),
+		InFlight:   result.InFlight{Requested: 10, AchievedMean: 8.5, Little: 12.5},
+		RSSPeak:    ptr(int64(300)),
+		CPUSeconds: ptr(7.0),
+		Nodes: []result.Node{
+			{Name: "n1", RSSPeak: ptr(int64(300)), CPUSeconds: ptr(5.0)},
+			{Name: "n2", RSSPeak: ptr(int64(150)), CPUSeconds: ptr(2.0)},
+		},
+		GeneratorCPU: ptr(0.5),
+		Order:        result.Order{Checked: 20, Violations: 2, ByType: map[string]int64{"PUBACK": 2}, First: "first"},
+	}
+	if p99 := got.Latency.AckService.P99; p99 == nil || math.Abs(float64(*p99)/1e7-1) > 0.01 {
+		t.Errorf("p99 %v, want 10 ms", p99)
+	}
+	if len(got.Blocks) != 2 || got.Blocks[1].Position != 4 || got.Blocks[1].ThroughputPerS != 4_000.0/3 || got.Blocks[0].P99 == nil {
+		t.Errorf("blocks %+v", got.Blocks)
+	}
+	got.Latency, got.Blocks = result.Latency{}, nil
+	approximately := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 0.01*math.Max(math.Abs(a), math.Abs(b))+1e-9 })
+	if diff := cmp.Diff(want, got, approximately); diff != "" {
+		t.Errorf("cell (-want +got):\n%s", diff)
+	}
+
+	if c := list[1]; !c.Control || c.QoS != 0 || c.Window != 10 || c.InFlight.Requested != ControlWindow ||
+		c.InFlight.Little != 0 || c.Latency.Fence == nil || c.CPUSeconds != nil || c.GeneratorCPU != nil {
+		t.Errorf("control cell %+v", c)
+	}
+}
+
+func TestUsageThatIsUnknownStaysAbsent(t *testing.T) {
+	var c cell
+	c.addUsage([]result.Node{{Name: "n1", CPUSeconds: ptr(1.0)}})
+	c.addUsage([]result.Node{{Name: "n1"}})
+	c.addUsage([]result.Node{{Name: "n1", CPUSeconds: ptr(1.0)}})
+	if c.CPUSeconds != nil || c.Nodes[0].CPUSeconds != nil {
+		t.Errorf("a sum with an unknown part: %v, %v", c.CPUSeconds, c.Nodes[0].CPUSeconds)
+	}
+	got := usedSince(
+		[]target.Usage{{Name: "n1", CPUSeconds: ptr(1.0)}, {Name: "n2"}},
+		[]target.Usage{{Name: "n1", CPUSeconds: ptr(1.5), RSSPeak: ptr(int64(7))}, {Name: "n2", CPUSeconds: ptr(1.0)}},
+	)
+	want := []result.Node{{Name: "n1", CPUSeconds: ptr(0.5), RSSPeak: ptr(int64(7))}, {Name: "n2"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
+}
+
+func TestSharedControlIsListedOnce(t *testing.T) {
+	s := scenario(nil)
+	s.QoS = []int{1, 2}
+	plan := mustPlan(t, s)
+	cells := newCells(plan, &plan.Passes[0])
+	for i := range plan.Passes[0].Steps {
+		if step := &plan.Passes[0].Steps[i]; step.Action == Measure {
+			cells.add(step, &measurement{stats: &client.Stats{Messages: 1, Duration: time.Second}})
+		}
+	}
+	seen := map[cellKey]bool{}
+	for _, c := range cells.results() {
+		key := cellKey{arm: int(c.Arm[0] - 'A'), control: c.Control}
+		key.point.QoS, key.point.Window = c.QoS, c.Window
+		if seen[key] {
+			t.Errorf("cell %+v twice", key)
+		}
+		seen[key] = true
+		if want := map[bool]int{false: 6, true: 12}[c.Control]; len(c.Blocks) != want {
+			t.Errorf("cell %+v has %d runs, want %d", key, len(c.Blocks), want)
+		}
+	}
+	if len(seen) != 24 {
+		t.Errorf("%d cells, want 24", len(seen))
+	}
+}

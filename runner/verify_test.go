@@ -1,0 +1,121 @@
+package runner
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"inflight/runner/result"
+	"inflight/scenarios"
+)
+
+// verifying is a run of nothing but one short block and a verification against a broker at addr.
+func verifying(t *testing.T, addr string, qos int, change func(*scenarios.Scenario)) Config {
+	return Config{
+		OutDir: t.TempDir(),
+		Scenario: scenario(func(s *scenarios.Scenario) {
+			s.Arms = []scenarios.Arm{{Name: "A", Target: "tcp://" + addr}}
+			s.QoS = []int{qos}
+			s.Windows = []int{20}
+			s.Payloads = []int{8} // shorter than the ledger's header
+			s.Passes, s.Blocks = 1, 1
+			s.Duration, s.Warmup, s.Control = 20*time.Millisecond, 0, -1
+			s.Verify, s.Drain = 50*time.Millisecond, 500*time.Millisecond
+			if change != nil {
+				change(s)
+			}
+		}),
+	}
+}
+
+func TestVerificationFindsPlantedFaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		qos    int
+		broker *testBroker
+		want   func(l *result.Ledger) bool
+		bad    bool
+	}{
+		"a clean broker at QoS 0": {qos: 0, want: func(l *result.Ledger) bool { return l.Lost == 0 && l.Delivered == l.Published }},
+		"a clean broker at QoS 1": {qos: 1, want: func(l *result.Ledger) bool { return l.Lost == 0 && l.Delivered == l.Published }},
+		"a clean broker at QoS 2": {qos: 2, want: func(l *result.Ledger) bool { return l.Lost == 0 && l.Delivered == l.Published }},
+		"one message is lost": {
+			qos:    2,
+			broker: &testBroker{fault: func(n int) int { return map[bool]int{true: 0, false: 1}[n == 7] }},
+			want:   func(l *result.Ledger) bool { return l.Lost == 1 && l.Delivered == l.Published-1 && l.First != "" },
+			bad:    true,
+		},
+		"one message comes twice": {
+			qos:    2,
+			broker: &testBroker{fault: func(n int) int { return map[bool]int{true: 2, false: 1}[n == 7] }},
+			want:   func(l *result.Ledger) bool { return l.Duplicated == 1 && l.Lost == 0 },
+			bad:    true,
+		},
+		"a second copy is legal at QoS 1": {
+			qos:    1,
+			broker: &testBroker{fault: func(n int) int { return map[bool]int{true: 2, false: 1}[n == 7] }},
+			want:   func(l *result.Ledger) bool { return l.Duplicated == 1 && l.Lost == 0 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.broker == nil {
+				test.broker = &testBroker{}
+			}
+			broker := startTestBroker(t, test.broker)
+			res, err := Run(t.Context(), verifying(t, broker.addr, test.qos, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(res.Cells) != 1 || res.Cells[0].Ledger == nil {
+				t.Fatalf("cells %+v, want one with a ledger", res.Cells)
+			}
+			l := res.Cells[0].Ledger
+			if l.Published == 0 || l.Acknowledged != l.Published || !test.want(l) {
+				t.Errorf("ledger %+v", *l)
+			}
+			if l.Violated(test.qos) != test.bad {
+				t.Errorf("violated is %v, want %v", l.Violated(test.qos), test.bad)
+			}
+		})
+	}
+}
+
+func TestVerificationWaitsForTheSubscription(t *testing.T) {
+	broker := startTestBroker(t, &testBroker{late: 2})
+	res, err := Run(t.Context(), verifying(t, broker.addr, 2, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := res.Cells[0].Ledger; l.Lost != 0 || l.Delivered != l.Published || l.Corrupt != 0 {
+		t.Errorf("ledger %+v: probes that were not delivered are none of its business", *l)
+	}
+}
+
+func TestVerificationOfADeafBroker(t *testing.T) {
+	broker := startTestBroker(t, &testBroker{late: 1 << 30})
+	res, err := Run(t.Context(), verifying(t, broker.addr, 1, nil))
+	if err == nil || !strings.Contains(err.Error(), "subscription not in force") {
+		t.Fatalf("got %v, want an error about the subscription", err)
+	}
+	if !res.Partial || len(res.Cells) != 1 || res.Cells[0].Ledger != nil {
+		t.Errorf("partial %v, cells %+v: the measured block is kept, without a ledger", res.Partial, res.Cells)
+	}
+}
+
+func TestVerificationIsCancelled(t *testing.T) {
+	broker := startTestBroker(t, &testBroker{late: 1 << 30})
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := verifying(t, broker.addr, 2, func(s *scenarios.Scenario) { s.Drain = time.Minute })
+	cfg.Progress = func(e Event) {
+		if e.Verify {
+			cancel()
+		}
+	}
+	begun := time.Now()
+	if _, err := Run(ctx, cfg); !strings.Contains(err.Error(), "context canceled") {
+		t.Errorf("got %v, want it cancelled", err)
+	}
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("took %v, as if it waited for deliveries", took)
+	}
+}
