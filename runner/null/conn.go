@@ -1,0 +1,174 @@
+package null
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"inflight/broker/packet"
+)
+
+const (
+	readBuffer = 256 << 10
+	// maxRemaining is the largest Remaining Length accepted, in bytes.
+	maxRemaining = 1<<20 + 1<<17
+)
+
+// errDone ends a connection without trouble: the client said DISCONNECT.
+var errDone = errors.New("disconnected")
+
+// answers is the protocol of one connection without its I/O: packets in, answers appended to out.
+type answers struct {
+	connected bool
+	keepAlive time.Duration
+	out       []byte
+}
+
+// serve is one connection. Without a delay it is one goroutine: one read, all its answers, one write.
+func serve(ctx context.Context, nc net.Conn, c Config) {
+	var a answers
+	r := packet.NewReader(nc, readBuffer, maxRemaining)
+	var d *delayed
+	if c.Delay > 0 {
+		d = newDelayed(ctx, nc, c.Delay)
+		defer d.close()
+	}
+	var alive deadline
+	for {
+		alive.extend(nc, a.keepAlive)
+		if err := r.Fill(); err != nil {
+			return
+		}
+		var arrived time.Time
+		if d != nil {
+			arrived = time.Now()
+		}
+		err := a.all(r)
+		switch {
+		case len(a.out) == 0:
+		case d != nil:
+			if d.push(&a.out, arrived) != nil {
+				return
+			}
+		default:
+			if _, err := nc.Write(a.out); err != nil {
+				return
+			}
+			a.out = a.out[:0]
+		}
+		if err != nil {
+			if d != nil && errors.Is(err, errDone) {
+				d.finish()
+			}
+			return
+		}
+	}
+}
+
+// all answers every packet in the buffer.
+func (a *answers) all(r *packet.Reader) error {
+	for {
+		f, ok, err := r.Buffered()
+		if !ok || err != nil {
+			return err
+		}
+		if err := a.one(f); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *answers) one(f packet.Frame) error {
+	if !a.connected {
+		return a.connect(f) // [MQTT-3.1.0-1]
+	}
+	switch t := f.Type(); t {
+	case packet.PUBLISH:
+		p, err := packet.ParsePublish(f)
+		if err != nil {
+			return err
+		}
+		switch p.QoS {
+		case 1:
+			a.out = packet.AppendAck(a.out, packet.PUBACK, p.ID)
+		case 2:
+			a.out = packet.AppendAck(a.out, packet.PUBREC, p.ID)
+		}
+		return nil
+	case packet.PUBREL:
+		id, err := packet.ParseAck(f)
+		if err != nil {
+			return err
+		}
+		a.out = packet.AppendAck(a.out, packet.PUBCOMP, id)
+		return nil
+	case packet.SUBSCRIBE:
+		p, err := packet.ParseSubscribe(f)
+		if err != nil {
+			return err
+		}
+		codes := make([]byte, len(p.Subscriptions))
+		for i, s := range p.Subscriptions {
+			codes[i] = s.QoS
+		}
+		a.out = packet.AppendSuback(a.out, p.ID, codes)
+		return nil
+	case packet.UNSUBSCRIBE:
+		p, err := packet.ParseUnsubscribe(f)
+		if err != nil {
+			return err
+		}
+		a.out = packet.AppendAck(a.out, packet.UNSUBACK, p.ID)
+		return nil
+	case packet.PINGREQ:
+		if err := packet.ParseEmpty(f); err != nil {
+			return err
+		}
+		a.out = packet.AppendEmpty(a.out, packet.PINGRESP)
+		return nil
+	case packet.DISCONNECT:
+		return errDone
+	default: // a second CONNECT [MQTT-3.1.0-2], an answer to what was never delivered, a packet that only a broker sends
+		return fmt.Errorf("unexpected %v", t)
+	}
+}
+
+func (a *answers) connect(f packet.Frame) error {
+	if f.Type() != packet.CONNECT {
+		return fmt.Errorf("%v before CONNECT", f.Type())
+	}
+	p, err := packet.ParseConnect(f)
+	if err != nil {
+		return err
+	}
+	code := packet.Accepted
+	switch {
+	case p.Level != packet.Level311:
+		code = packet.RefusedLevel // [MQTT-3.1.2-2]
+	case p.ClientID == "" && !p.CleanSession:
+		code = packet.RefusedIdentifier // [MQTT-3.1.3-8]
+	}
+	a.out = packet.AppendConnack(a.out, false, code)
+	if code != packet.Accepted {
+		return errDone // [MQTT-3.2.2-5]
+	}
+	a.connected = true
+	a.keepAlive = time.Duration(p.KeepAlive) * time.Second
+	return nil
+}
+
+// deadline ends a connection that is silent for one and a half times its Keep Alive [MQTT-3.1.2-24], or, as it is moved
+// only now and then, a little later.
+type deadline struct{ set time.Time }
+
+func (d *deadline) extend(nc net.Conn, keepAlive time.Duration) {
+	if keepAlive == 0 {
+		return
+	}
+	if now := time.Now(); now.Sub(d.set) > keepAlive/8 {
+		d.set = now
+		_ = nc.SetReadDeadline(now.Add(keepAlive*3/2 + keepAlive/8))
+	}
+}
