@@ -1,13 +1,21 @@
 package client
 
 import (
-	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"inflight/runner/ledger"
+	"inflight/runner/load"
 	"inflight/runner/result"
+)
+
+// Limits of a Plan.
+const (
+	MaxConnections = 10_000
+	MaxPayload     = 1 << 20 // bytes
 )
 
 // Defaults of a Plan, used where its field is zero.
@@ -60,16 +68,46 @@ type Stats struct {
 	CPUSeconds   *float64  // own process, user and system, over the measured time; nil where it cannot be read
 }
 
-// Population is a set of open publishing connections. It belongs to one goroutine.
-type Population struct {
-	plan Plan
+// withDefaults fills in what is zero.
+func (p Plan) withDefaults() Plan {
+	if p.Topic == nil {
+		run := p.Run
+		p.Topic = func(conn int) string { return fmt.Sprintf("inflight/%x/%d", run, conn) }
+	}
+	if p.ClientID == nil {
+		run := p.Run
+		p.ClientID = func(conn int) string { return fmt.Sprintf("inflight-%x-%d", run, conn) }
+	}
+	if p.Drain == 0 {
+		p.Drain = DefaultDrain
+	}
+	if p.StallTimeout <= 0 {
+		p.StallTimeout = DefaultStallTimeout
+	}
+	return p
 }
 
-// Open checks the plan and dials every connection.
-func Open(ctx context.Context, plan Plan) (*Population, error) { return &Population{plan: plan}, nil }
-
-// Run puts the plan's load on the connections: warm-up, measured time, drain.
-func (p *Population) Run(ctx context.Context) (*Stats, error) { return &Stats{}, nil }
-
-// Close sends DISCONNECT on each connection and closes it.
-func (p *Population) Close() error { return nil }
+// Validate reports every problem of the plan at once.
+func (p *Plan) Validate() error {
+	var problems []error
+	bad := func(is bool, format string, args ...any) {
+		if is {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	bad(len(p.Addrs) == 0, "no address to connect to")
+	bad(p.Connections < 1 || p.Connections > MaxConnections, "connections %d: must be 1 to %d", p.Connections, MaxConnections)
+	bad(p.QoS < 0 || p.QoS > 2, "QoS %d: must be 0, 1 or 2", p.QoS)
+	bad(p.Window < 1 || p.Window > load.MaxWindow, "window %d: must be 1 to %d, there are no more Packet Identifiers",
+		p.Window, load.MaxWindow)
+	bad(p.Payload < 0 || p.Payload > MaxPayload, "payload of %d bytes: must be 0 to %d", p.Payload, MaxPayload)
+	bad(p.Ledger != nil && p.Payload < ledger.HeaderSize, "payload of %d bytes: the ledger's header takes %d",
+		p.Payload, ledger.HeaderSize)
+	bad(p.Ledger != nil && p.Ledger.Connections() < p.Connections, "a ledger of fewer than %d connections", p.Connections)
+	bad(p.Warmup < 0 || p.Duration < 0 || p.MaxMessages < 0, "warm-up, duration or number of messages below 0")
+	bad(p.Duration == 0 && p.MaxMessages == 0, "neither a duration nor a number of messages")
+	if len(problems) > 0 {
+		return fmt.Errorf("load: %w", errors.Join(problems...))
+	}
+	return nil
+}
