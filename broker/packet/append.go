@@ -18,7 +18,7 @@ func appendString[S ~string | ~[]byte](b []byte, s S) []byte {
 
 // AppendPublish appends a PUBLISH. The Packet Identifier is written only above QoS 0.
 func AppendPublish(b []byte, p *Publish) []byte {
-	head := byte(PUBLISH)<<4 | p.QoS<<1
+	head := byte(PUBLISH)<<4 | p.QoS&3<<1
 	if p.Dup {
 		head |= 0x08
 	}
@@ -73,7 +73,7 @@ func AppendConnect(b []byte, p *Connect) []byte {
 		flags |= 0x02
 	}
 	if p.Will != nil {
-		flags |= 0x04 | p.Will.QoS<<3
+		flags |= 0x04 | p.Will.QoS&3<<3
 		if p.Will.Retain {
 			flags |= 0x20
 		}

@@ -81,8 +81,16 @@ var ErrTooLarge = errors.New("packet larger than the limit")
 
 // Split returns the first whole packet in b and the number of bytes it takes. With n == 0 and no error, b holds only a
 // part of a packet, and need is the number of bytes the packet takes in all (0: not known yet). limit is the largest
-// Remaining Length accepted, in bytes.
+// Remaining Length accepted, in bytes; above it the error is [ErrTooLarge], before a byte of the body has arrived.
+//
+// The types 0 and 15 are refused: both are reserved, table 2.1. A Remaining Length that is not in its shortest form is
+// accepted, because MQTT 3.1.1 does not forbid it.
 func Split(b []byte, limit int) (f Frame, n, need int, err error) {
+	if len(b) > 0 {
+		if t := Type(b[0] >> 4); t < CONNECT || t > DISCONNECT {
+			return Frame{}, 0, 0, malformed(t, "", "the control packet type is reserved")
+		}
+	}
 	if len(b) < 2 {
 		return Frame{}, 0, 0, nil
 	}
@@ -104,10 +112,14 @@ func Split(b []byte, limit int) (f Frame, n, need int, err error) {
 			if len(b) < total {
 				return Frame{}, 0, total, nil
 			}
-			return Frame{Header: b[0], Body: b[i+1 : total]}, total, total, nil
+			return Frame{Header: b[0], Body: b[i+1 : total : total]}, total, total, nil
 		}
 	}
 }
+
+// maxEmptyReads is how many reads in succession may return neither bytes nor an error; a broken io.Reader must not make
+// Next spin.
+const maxEmptyReads = 100
 
 // Reader reads frames from a stream through one buffer that grows to the largest packet seen, at most the limit.
 // It belongs to one goroutine.
@@ -116,7 +128,6 @@ type Reader struct {
 	buf        []byte
 	start, end int
 	limit      int
-	err        error
 }
 
 // NewReader returns a Reader of src with an initial buffer of size bytes that refuses packets with a Remaining Length
@@ -129,17 +140,23 @@ func NewReader(src io.Reader, size, limit int) *Reader {
 }
 
 // Next returns the next packet, reading from the source as needed. The frame is valid until the next call of Next. At a
-// clean end of the stream the error is io.EOF, inside a packet io.ErrUnexpectedEOF; a malformed length is an [*Error].
+// clean end of the stream the error is io.EOF, inside a packet io.ErrUnexpectedEOF; a malformed fixed header is an
+// [*Error] or [ErrTooLarge], again at each further call, since what follows it cannot be told apart.
 func (r *Reader) Next() (Frame, error) {
-	for {
+	for empty := 0; empty < maxEmptyReads; empty++ {
 		f, ok, err := r.Buffered()
 		if ok || err != nil {
 			return f, err
 		}
+		had := r.end - r.start
 		if err := r.Fill(); err != nil {
 			return Frame{}, err
 		}
+		if r.end-r.start > had {
+			empty = -1
+		}
 	}
+	return Frame{}, io.ErrNoProgress
 }
 
 // Buffered returns the next packet if it is already in the buffer whole; it never reads from the source.

@@ -3,6 +3,7 @@ package packet
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"unicode/utf8"
 )
 
@@ -109,12 +110,40 @@ func (c *cursor) bytes() []byte {
 	return v
 }
 
-// validString checks a UTF-8 encoded string: well-formed UTF-8 without surrogates [MQTT-1.5.3-1] and without U+0000
-// [MQTT-1.5.3-2]. utf8.Valid refuses surrogates and overlong forms.
-func validString(b []byte) bool { return bytes.IndexByte(b, 0) < 0 && utf8.Valid(b) }
+// checkString checks a UTF-8 encoded string: well-formed UTF-8 without surrogates [MQTT-1.5.3-1] and without U+0000
+// [MQTT-1.5.3-2]; utf8.Valid refuses surrogates and overlong forms. A byte order mark is a character like any other
+// [MQTT-1.5.3-3].
+func checkString(t Type, field string, b []byte) error {
+	if bytes.IndexByte(b, 0) >= 0 {
+		return malformed(t, "MQTT-1.5.3-2", field+" contains U+0000")
+	}
+	if !utf8.Valid(b) {
+		return malformed(t, "MQTT-1.5.3-1", field+" is not valid UTF-8")
+	}
+	return nil
+}
+
+// checkName checks a Topic Name.
+func checkName(t Type, field string, b []byte) error {
+	if err := checkString(t, field, b); err != nil {
+		return err
+	}
+	if len(b) == 0 {
+		return malformed(t, "MQTT-4.7.3-1", field+" is empty")
+	}
+	if !ValidTopicName(b) {
+		statement := "MQTT-4.7.1-1"
+		if t == PUBLISH {
+			statement = "MQTT-3.3.2-2"
+		}
+		return malformed(t, statement, field+" has a wildcard")
+	}
+	return nil
+}
 
 // ParseConnect decodes a CONNECT. A Protocol Level other than 4 is no error here: the fields up to it are set and the
-// rest is left empty, so that the broker can answer with return code 1 [MQTT-3.1.2-2].
+// rest is left empty, so that the broker can answer with return code 1 [MQTT-3.1.2-2]. Nor is an empty Client Identifier
+// without Clean Session, which the broker answers with return code 2 [MQTT-3.1.3-8].
 func ParseConnect(f Frame) (Connect, error) {
 	var p Connect
 	if f.Flags() != 0 {
@@ -126,13 +155,10 @@ func ParseConnect(f Frame) (Connect, error) {
 	if c.bad {
 		return p, malformed(CONNECT, "", "too short for a protocol name and level")
 	}
-	if !validString(name) {
-		return p, malformed(CONNECT, "MQTT-1.5.3-1", "protocol name is not valid UTF-8")
-	}
-	p.Protocol = string(name)
-	if p.Protocol != "MQTT" {
+	if string(name) != "MQTT" {
 		return p, malformed(CONNECT, "MQTT-3.1.2-1", "protocol name is not MQTT")
 	}
+	p.Protocol = "MQTT"
 	if p.Level != Level311 {
 		return p, nil
 	}
@@ -145,45 +171,71 @@ func ParseConnect(f Frame) (Connect, error) {
 	if flags&0x01 != 0 {
 		return p, malformed(CONNECT, "MQTT-3.1.2-3", "reserved connect flag is set")
 	}
-	if !validString(id) {
-		return p, malformed(CONNECT, "MQTT-3.1.3-4", "Client Identifier is not valid UTF-8")
+	if err := checkString(CONNECT, "Client Identifier", id); err != nil {
+		return p, err // [MQTT-3.1.3-4]
 	}
 	p.ClientID = string(id)
 	p.CleanSession = flags&0x02 != 0
-	willQoS := flags >> 3 & 0x03
-	if flags&0x04 != 0 {
-		if willQoS > 2 {
-			return p, malformed(CONNECT, "MQTT-3.1.2-14", "Will QoS is 3")
-		}
-		topic, payload := c.bytes(), c.bytes()
-		if c.bad {
-			return p, malformed(CONNECT, "MQTT-3.1.3-10", "too short for the Will")
-		}
-		if !validString(topic) || !ValidTopicName(topic) {
-			return p, malformed(CONNECT, "MQTT-3.1.3-10", "Will Topic is not a valid topic name")
-		}
-		p.Will = &Will{Topic: string(topic), Payload: bytes.Clone(payload), QoS: willQoS, Retain: flags&0x20 != 0}
-	} else if willQoS != 0 {
-		return p, malformed(CONNECT, "MQTT-3.1.2-13", "Will QoS without a Will")
-	} else if flags&0x20 != 0 {
-		return p, malformed(CONNECT, "MQTT-3.1.2-15", "Will Retain without a Will")
+	if err := p.parseWill(&c, flags); err != nil {
+		return p, err
 	}
-	if flags&0x80 != 0 {
-		user := c.bytes()
-		if c.bad || !validString(user) {
-			return p, malformed(CONNECT, "MQTT-3.1.3-11", "User Name is missing or not valid UTF-8")
-		}
-		p.HasUsername, p.Username = true, string(user)
-	} else if flags&0x40 != 0 {
-		return p, malformed(CONNECT, "MQTT-3.1.2-22", "Password without a User Name")
+	if err := p.parseCredentials(&c, flags); err != nil {
+		return p, err
 	}
-	if flags&0x40 != 0 {
-		p.HasPassword, p.Password = true, bytes.Clone(c.bytes())
-	}
-	if c.bad || len(c.b) > 0 {
-		return p, malformed(CONNECT, "", "payload does not match the connect flags")
+	if len(c.b) > 0 {
+		return p, malformed(CONNECT, "", "bytes after the last field that the connect flags announce")
 	}
 	return p, nil
+}
+
+func (p *Connect) parseWill(c *cursor, flags byte) error {
+	qos, retain := flags>>3&0x03, flags&0x20 != 0
+	if flags&0x04 == 0 {
+		switch {
+		case qos != 0:
+			return malformed(CONNECT, "MQTT-3.1.2-13", "Will QoS without a Will")
+		case retain:
+			return malformed(CONNECT, "MQTT-3.1.2-15", "Will Retain without a Will")
+		}
+		return nil
+	}
+	if qos > 2 {
+		return malformed(CONNECT, "MQTT-3.1.2-14", "Will QoS is 3")
+	}
+	topic, payload := c.bytes(), c.bytes()
+	if c.bad {
+		return malformed(CONNECT, "MQTT-3.1.2-9", "too short for the Will")
+	}
+	if err := checkName(CONNECT, "Will Topic", topic); err != nil {
+		return err // [MQTT-3.1.3-10]
+	}
+	p.Will = &Will{Topic: string(topic), Payload: bytes.Clone(payload), QoS: qos, Retain: retain}
+	return nil
+}
+
+func (p *Connect) parseCredentials(c *cursor, flags byte) error {
+	p.HasUsername, p.HasPassword = flags&0x80 != 0, flags&0x40 != 0
+	if p.HasPassword && !p.HasUsername {
+		return malformed(CONNECT, "MQTT-3.1.2-22", "Password without a User Name")
+	}
+	if p.HasUsername {
+		user := c.bytes()
+		if c.bad {
+			return malformed(CONNECT, "MQTT-3.1.2-19", "too short for the User Name")
+		}
+		if err := checkString(CONNECT, "User Name", user); err != nil {
+			return err // [MQTT-3.1.3-11]
+		}
+		p.Username = string(user)
+	}
+	if p.HasPassword {
+		password := c.bytes()
+		if c.bad {
+			return malformed(CONNECT, "MQTT-3.1.2-21", "too short for the Password")
+		}
+		p.Password = bytes.Clone(password)
+	}
+	return nil
 }
 
 // ValidTopicName reports whether b can be the Topic Name of a PUBLISH: not empty [MQTT-4.7.3-1] and without wildcards
@@ -206,16 +258,13 @@ func ParsePublish(f Frame) (Publish, error) {
 	if c.bad {
 		return p, malformed(PUBLISH, "MQTT-3.3.2-1", "Topic Name runs past the end")
 	}
-	if !validString(p.Topic) {
-		return p, malformed(PUBLISH, "MQTT-3.3.2-1", "Topic Name is not valid UTF-8")
-	}
-	if !ValidTopicName(p.Topic) {
-		return p, malformed(PUBLISH, "MQTT-3.3.2-2", "Topic Name is empty or has a wildcard")
+	if err := checkName(PUBLISH, "Topic Name", p.Topic); err != nil {
+		return p, err
 	}
 	if p.QoS > 0 {
 		p.ID = c.u16()
 		if c.bad {
-			return p, malformed(PUBLISH, "", "no room for the Packet Identifier")
+			return p, malformed(PUBLISH, "MQTT-2.3.1-1", "no room for the Packet Identifier")
 		}
 		if p.ID == 0 {
 			return p, malformed(PUBLISH, "MQTT-2.3.1-1", "Packet Identifier is 0")
@@ -228,19 +277,27 @@ func ParsePublish(f Frame) (Publish, error) {
 // ParseAck decodes a PUBACK, PUBREC, PUBREL, PUBCOMP or UNSUBACK: flags, exactly two bytes, Packet Identifier not 0.
 func ParseAck(f Frame) (id uint16, err error) {
 	t := f.Type()
-	want := byte(0)
 	if t == PUBREL {
-		want = 2 // [MQTT-3.6.1-1]
-	}
-	if f.Flags() != want {
-		return 0, malformed(t, "MQTT-2.2.2-2", "reserved header flags have a wrong value")
+		if f.Flags() != 2 {
+			return 0, malformed(t, "MQTT-3.6.1-1", "reserved header flags are not 2")
+		}
+	} else if f.Flags() != 0 {
+		return 0, malformed(t, "MQTT-2.2.2-2", "reserved header flags are not 0")
 	}
 	if len(f.Body) != 2 {
 		return 0, malformed(t, "", "Remaining Length is not 2")
 	}
 	id = binary.BigEndian.Uint16(f.Body)
 	if id == 0 {
-		return 0, malformed(t, "MQTT-2.3.1-1", "Packet Identifier is 0")
+		// No exchange can have the identifier that [MQTT-2.3.1-1] forbids the packet acknowledged.
+		statement := ""
+		switch t {
+		case PUBACK, PUBREC, PUBREL:
+			statement = "MQTT-2.3.1-6"
+		case UNSUBACK:
+			statement = "MQTT-2.3.1-7"
+		}
+		return 0, malformed(t, statement, "Packet Identifier is 0")
 	}
 	return id, nil
 }
@@ -248,7 +305,11 @@ func ParseAck(f Frame) (id uint16, err error) {
 // ParseEmpty checks a PINGREQ, PINGRESP or DISCONNECT: no flags and no body.
 func ParseEmpty(f Frame) error {
 	if f.Flags() != 0 {
-		return malformed(f.Type(), "MQTT-2.2.2-2", "reserved header flags are not 0")
+		statement := "MQTT-2.2.2-2"
+		if f.Type() == DISCONNECT {
+			statement = "MQTT-3.14.1-1"
+		}
+		return malformed(f.Type(), statement, "reserved header flags are not 0")
 	}
 	if len(f.Body) != 0 {
 		return malformed(f.Type(), "", "Remaining Length is not 0")
@@ -256,18 +317,27 @@ func ParseEmpty(f Frame) error {
 	return nil
 }
 
-// ParseConnack decodes a CONNACK into Session Present and the return code.
+// ParseConnack decodes a CONNACK into Session Present and the return code. A reserved return code, above 5, is left to
+// the caller, who can say what it is; with Session Present and a refusal [MQTT-3.2.2-4] both are returned with the error.
 func ParseConnack(f Frame) (sessionPresent bool, code byte, err error) {
-	if f.Flags() != 0 || len(f.Body) != 2 {
-		return false, 0, malformed(CONNACK, "", "flags are not 0 or Remaining Length is not 2")
+	if f.Flags() != 0 {
+		return false, 0, malformed(CONNACK, "MQTT-2.2.2-2", "reserved header flags are not 0")
+	}
+	if len(f.Body) != 2 {
+		return false, 0, malformed(CONNACK, "", "Remaining Length is not 2")
 	}
 	if f.Body[0]&0xFE != 0 {
 		return false, 0, malformed(CONNACK, "", "reserved acknowledge flags are set")
 	}
-	return f.Body[0] == 1, f.Body[1], nil
+	sessionPresent, code = f.Body[0] == 1, f.Body[1]
+	if sessionPresent && code != Accepted {
+		err = malformed(CONNACK, "MQTT-3.2.2-4", fmt.Sprintf("Session Present with return code %d", code))
+	}
+	return sessionPresent, code, err
 }
 
-// ParseSubscribe decodes a SUBSCRIBE. Topic Filters are checked for UTF-8 only; their wildcards are package topic's.
+// ParseSubscribe decodes a SUBSCRIBE. Topic Filters are checked for UTF-8 only; the rest of their rules is package
+// topic's.
 func ParseSubscribe(f Frame) (Subscribe, error) {
 	var p Subscribe
 	if f.Flags() != 2 {
@@ -284,8 +354,8 @@ func ParseSubscribe(f Frame) (Subscribe, error) {
 		if c.bad {
 			return p, malformed(SUBSCRIBE, "", "Topic Filter runs past the end")
 		}
-		if !validString(filter) {
-			return p, malformed(SUBSCRIBE, "MQTT-3.8.3-1", "Topic Filter is not valid UTF-8")
+		if err := checkString(SUBSCRIBE, "Topic Filter", filter); err != nil {
+			return p, err // [MQTT-3.8.3-1]
 		}
 		if qos > 2 {
 			return p, malformed(SUBSCRIBE, "MQTT-3-8.3-4", "requested QoS byte is above 2")
@@ -305,8 +375,11 @@ func ParseSuback(f Frame) (id uint16, codes []byte, err error) {
 	}
 	c := cursor{b: f.Body}
 	id = c.u16()
-	if c.bad || id == 0 || len(c.b) == 0 {
-		return 0, nil, malformed(SUBACK, "MQTT-2.3.1-7", "Packet Identifier or return codes missing")
+	if c.bad || id == 0 {
+		return 0, nil, malformed(SUBACK, "MQTT-2.3.1-7", "Packet Identifier is missing or 0")
+	}
+	if len(c.b) == 0 {
+		return 0, nil, malformed(SUBACK, "MQTT-3.8.4-5", "no return code")
 	}
 	for _, code := range c.b {
 		if code > 2 && code != SubackFailure {
@@ -316,7 +389,7 @@ func ParseSuback(f Frame) (id uint16, codes []byte, err error) {
 	return id, c.b, nil
 }
 
-// ParseUnsubscribe decodes an UNSUBSCRIBE.
+// ParseUnsubscribe decodes an UNSUBSCRIBE. Topic Filters are checked for UTF-8 only.
 func ParseUnsubscribe(f Frame) (Unsubscribe, error) {
 	var p Unsubscribe
 	if f.Flags() != 2 {
@@ -332,8 +405,8 @@ func ParseUnsubscribe(f Frame) (Unsubscribe, error) {
 		if c.bad {
 			return p, malformed(UNSUBSCRIBE, "", "Topic Filter runs past the end")
 		}
-		if !validString(filter) {
-			return p, malformed(UNSUBSCRIBE, "MQTT-3.10.3-1", "Topic Filter is not valid UTF-8")
+		if err := checkString(UNSUBSCRIBE, "Topic Filter", filter); err != nil {
+			return p, err // [MQTT-3.10.3-1]
 		}
 		p.Filters = append(p.Filters, string(filter))
 	}

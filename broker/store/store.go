@@ -79,6 +79,8 @@ type Store interface {
 	Release(client string, id uint16, ref Ref, m *Message, done Done)
 	// Fetch reads a held message back.
 	Fetch(ref Ref, done func(m *Message, err error))
+	// Discard forgets a held message without delivering it.
+	Discard(client string, ref Ref)
 	// Held lists the messages of a client that were held and not released, oldest first.
 	Held(ctx context.Context, client string) ([]Held, error)
 	// Forget drops everything that is held for a client.

@@ -42,7 +42,7 @@ and whether every message still arrives exactly once and in order.
 		newReportCommand(),
 		newScenariosCommand(),
 		newTargetsCommand(),
-		newBrokerPlaceholder(),
+		newBrokerCommand(),
 		newNullCommand(),
 		newVersionCommand(),
 	)

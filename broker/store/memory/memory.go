@@ -133,6 +133,13 @@ func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
 	done(found, nil)
 }
 
+// Discard forgets a held message.
+func (s *Store) Discard(client string, ref store.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held[client], ref)
+}
+
 // Held lists what is held for a client, oldest first.
 func (s *Store) Held(_ context.Context, client string) ([]store.Held, error) {
 	s.mu.Lock()

@@ -72,6 +72,9 @@ func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
 	})
 }
 
+// Discard lets a held copy go without delivering it.
+func (s *Store) Discard(client string, ref store.Ref) { s.discard(s.tracker(client), uint64(ref)) }
+
 // Held lists the staged messages of a client that were not released, oldest first. A newer message under the same
 // identifier replaces an older one; copies whose release is already durable are discarded.
 func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {

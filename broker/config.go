@@ -1,0 +1,133 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"inflight/broker/node"
+)
+
+// Stores that a broker can be started with.
+const (
+	StoreStaged = "staged"
+	StoreMemory = "memory"
+)
+
+// Config of a broker. The zero value of a field means its default.
+type Config struct {
+	Listen   string // MQTT listener, host:port; default 127.0.0.1:1883
+	Store    string // staged or memory; default staged
+	StoreDir string // required by stores on disk
+	Sync     bool   // sync to disk before a message is acknowledged
+	Pipeline bool   // false: wait for the store inside the read loop
+
+	Node          string   // name of this node; default n1
+	Cluster       string   // name of the cluster; "": none
+	ClusterListen string   // host:port for the other members
+	Routes        []string // nats://host:port of every member
+	Replicas      int      // of every stream; default 1
+	Lead          bool     // ask for the leadership of the streams
+
+	MaxPacket      int           // bytes of one control packet's Remaining Length; default 4 MiB
+	Window         int           // acknowledged packets of one connection under way before it is not read any more; default 8,192
+	Outbound       int           // messages outstanding to one subscriber; default 1,024
+	Copies         int           // bodies of held messages of one connection kept in memory beside the store; default 4,096
+	CopyBytes      int           // and their size; default 16 MiB
+	ConnectTimeout time.Duration // from accept to CONNECT; default 10 s
+	StoreTimeout   time.Duration // of one store operation; default 10 s
+	WriteTimeout   time.Duration // of one write to a client that does not read; default 30 s
+
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	defTime := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:1883"
+	}
+	if c.Store == "" {
+		c.Store = StoreStaged
+	}
+	if c.Node == "" {
+		c.Node = "n1"
+	}
+	def(&c.Replicas, 1)
+	def(&c.MaxPacket, 4<<20)
+	def(&c.Window, 8192)
+	def(&c.Outbound, 1024)
+	def(&c.Copies, 4096)
+	def(&c.CopyBytes, 16<<20)
+	defTime(&c.ConnectTimeout, 10*time.Second)
+	defTime(&c.StoreTimeout, 10*time.Second)
+	defTime(&c.WriteTimeout, 30*time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Check validates a configuration without starting anything, with the defaults filled in; it reports every problem at
+// once.
+func Check(c Config) error {
+	c = c.withDefaults()
+	return c.validate()
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		bad("listener %q: want host:port", c.Listen)
+	}
+	positive := func(name string, v int64) {
+		if v < 0 {
+			bad("%s is negative", name)
+		}
+	}
+	positive("the window", int64(c.Window))
+	positive("the outbound window", int64(c.Outbound))
+	positive("the packet limit", int64(c.MaxPacket))
+	positive("the number of replicas", int64(c.Replicas))
+	switch c.Store {
+	case StoreMemory:
+		if c.Cluster != "" || c.Replicas > 1 {
+			bad("the memory store is a node of its own: use --store staged for a cluster or replicas")
+		}
+		if c.Sync {
+			bad("the memory store cannot sync to disk")
+		}
+	case StoreStaged:
+		n := c.nodeConfig()
+		if err := n.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+		if c.Replicas > 1 && c.Cluster == "" {
+			bad("%d replicas need a cluster: give --cluster and --routes", c.Replicas)
+		}
+		if c.Cluster != "" && c.Replicas > len(c.Routes) {
+			bad("%d replicas in a cluster of %d routes", c.Replicas, len(c.Routes))
+		}
+	default:
+		bad("unknown store %q: want %s or %s", c.Store, StoreStaged, StoreMemory)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) nodeConfig() node.Config {
+	return node.Config{
+		Name: c.Node, StoreDir: c.StoreDir, Cluster: c.Cluster, ClusterListen: c.ClusterListen, Routes: c.Routes,
+		SyncAlways: c.Sync, Log: c.Log,
+	}
+}

@@ -1,0 +1,467 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"inflight/broker/packet"
+	"inflight/broker/session"
+	"inflight/broker/store"
+)
+
+// maxOutput is how many bytes wait for a client that reads slowly before its deliveries wait too.
+const maxOutput = 1 << 18
+
+// Why a connection was closed by the broker.
+var (
+	errTakenOver  = errors.New("another connection uses the same Client Identifier")
+	errShutdown   = errors.New("broker is shutting down")
+	errDisconnect = errors.New("client disconnected")
+)
+
+// conn is one network connection. The fields under client.mu are touched by its reader, its writer, and the feeds of its
+// session.
+type conn struct {
+	srv *Server
+	nc  net.Conn
+	rd  *packet.Reader
+
+	client   *client // set once, before the writer starts
+	pipeline bool
+	will     *packet.Will
+
+	// Under client.mu.
+	pipe    session.Pipeline
+	recv    *session.Receiver
+	out     []byte // what the writer takes next
+	ops     int    // store operations under way
+	stopped bool   // no operation is started any more
+
+	doneMu sync.Mutex
+	done   []outcome // finished operations that the writer has not taken
+
+	wakeup   chan struct{} // to the writer; a token means there may be something to do
+	finished chan struct{} // closed when nothing of the connection is under way
+
+	closeOnce sync.Once
+	closed    chan struct{}
+	causeErr  error // why; set before closed is closed
+}
+
+// outcome is a finished store operation.
+type outcome struct {
+	op  session.Op
+	ref store.Ref
+	msg *store.Message
+	err error
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	return &conn{
+		srv: s, nc: nc, rd: packet.NewReader(nc, 32<<10, s.cfg.MaxPacket), pipeline: s.cfg.Pipeline,
+		wakeup: make(chan struct{}, 1), finished: make(chan struct{}), closed: make(chan struct{}),
+	}
+}
+
+// close ends the connection; the first cause is kept.
+func (c *conn) close(why error) {
+	c.closeOnce.Do(func() {
+		c.causeErr = why
+		close(c.closed)
+		_ = c.nc.Close()
+	})
+}
+
+// cause is why the connection was closed; nil while it is open.
+func (c *conn) cause() error {
+	select {
+	case <-c.closed:
+		return c.causeErr
+	default:
+		return nil
+	}
+}
+
+// serve runs the connection to its end.
+func (c *conn) serve() {
+	keepAlive, err := c.handshake()
+	if err != nil {
+		c.srv.log.Debug("connection refused", "remote", c.nc.RemoteAddr(), "error", err)
+		c.close(err)
+		close(c.finished)
+		return
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write()
+	}()
+	c.close(c.read(keepAlive))
+	c.client.mu.Lock()
+	c.client.wake.Broadcast()
+	c.client.mu.Unlock()
+	<-written // the writer ends once every operation has finished
+	if why := c.cause(); why != errDisconnect && why != errShutdown {
+		c.srv.log.Debug("connection closed", "client", c.client.id, "cause", why)
+		c.publishWill()
+	}
+	c.client.mu.Lock()
+	if c.client.conn == c {
+		c.client.conn = nil
+	}
+	c.client.mu.Unlock()
+	close(c.finished)
+	c.srv.detach(c)
+}
+
+// handshake reads the CONNECT and attaches the connection to its session [MQTT-3.1.0-1].
+func (c *conn) handshake() (keepAlive time.Duration, err error) {
+	_ = c.nc.SetReadDeadline(time.Now().Add(c.srv.cfg.ConnectTimeout))
+	f, err := c.rd.Next()
+	if err != nil {
+		return 0, fmt.Errorf("read CONNECT: %w", err)
+	}
+	if f.Type() != packet.CONNECT {
+		return 0, fmt.Errorf("first packet is %v [MQTT-3.1.0-1]", f.Type())
+	}
+	p, err := packet.ParseConnect(f)
+	if err != nil {
+		return 0, err
+	}
+	if p.Level != packet.Level311 {
+		return 0, c.refuse(packet.RefusedLevel, fmt.Errorf("protocol level %d [MQTT-3.1.2-2]", p.Level))
+	}
+	if p.ClientID == "" {
+		if !p.CleanSession {
+			return 0, c.refuse(packet.RefusedIdentifier, errors.New("empty Client Identifier for a kept session [MQTT-3.1.3-8]"))
+		}
+		p.ClientID = "auto-" + nuid.Next() // [MQTT-3.1.3-6]
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.srv.cfg.StoreTimeout+takeoverTimeout)
+	defer cancel()
+	c.will = p.Will
+	if err := c.srv.connect(ctx, c, &p); err != nil {
+		c.srv.log.Warn("connect", "client", p.ClientID, "error", err)
+		return 0, c.refuse(packet.RefusedUnavailable, err)
+	}
+	return time.Duration(p.KeepAlive) * time.Second * 3 / 2, nil // [MQTT-3.1.2-24]
+}
+
+// refuse answers a CONNECT with a return code; the caller closes the connection.
+func (c *conn) refuse(code byte, why error) error {
+	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = c.nc.Write(packet.AppendConnack(nil, false, code))
+	return fmt.Errorf("refused with return code %d: %w", code, why)
+}
+
+// attach makes c the connection of its session. The CONNACK is the first thing that leaves [MQTT-3.2.0-1], what a
+// resumed session owes follows at once [MQTT-4.4.0-1], and only then do the feeds go on.
+func (c *conn) attach(cl *client, present bool, held []store.Held) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	c.client = cl
+	c.recv = session.NewReceiver(&c.pipe, session.Limits{Copies: c.srv.cfg.Copies, Bytes: c.srv.cfg.CopyBytes}, held)
+	c.out = packet.AppendConnack(c.out, present, packet.Accepted)
+	if present {
+		c.out = cl.sender.Resend(c.out)
+	}
+	cl.conn = c
+	c.signal()
+	cl.wake.Broadcast()
+}
+
+// signal wakes the writer.
+func (c *conn) signal() {
+	select {
+	case c.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// read handles packets until the connection ends, and returns why it ended.
+func (c *conn) read(keepAlive time.Duration) error {
+	for {
+		f, ok, err := c.rd.Buffered()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			if keepAlive > 0 {
+				_ = c.nc.SetReadDeadline(time.Now().Add(keepAlive))
+			} else {
+				_ = c.nc.SetReadDeadline(time.Time{})
+			}
+			if err := c.rd.Fill(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.handle(f); err != nil {
+			return err
+		}
+	}
+}
+
+// handle takes one packet.
+func (c *conn) handle(f packet.Frame) error {
+	switch t := f.Type(); t {
+	case packet.PUBLISH:
+		p, err := packet.ParsePublish(f)
+		if err != nil {
+			return err
+		}
+		return c.publish(&p)
+	case packet.PUBREL, packet.PUBACK, packet.PUBREC, packet.PUBCOMP:
+		id, err := packet.ParseAck(f)
+		if err != nil {
+			return err
+		}
+		return c.acknowledgement(t, id)
+	case packet.SUBSCRIBE:
+		p, err := packet.ParseSubscribe(f)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), c.srv.cfg.StoreTimeout)
+		defer cancel()
+		codes, err := c.client.grant(ctx, p.Subscriptions)
+		if err != nil {
+			return err
+		}
+		c.reply(func(b []byte) []byte { return packet.AppendSuback(b, p.ID, codes) })
+	case packet.UNSUBSCRIBE:
+		p, err := packet.ParseUnsubscribe(f)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), c.srv.cfg.StoreTimeout)
+		defer cancel()
+		for _, filter := range p.Filters {
+			if err := c.client.unsubscribe(ctx, filter); err != nil {
+				return err
+			}
+		}
+		if err := c.client.persist(ctx); err != nil {
+			return err
+		}
+		c.reply(func(b []byte) []byte { return packet.AppendAck(b, packet.UNSUBACK, p.ID) })
+	case packet.PINGREQ:
+		if err := packet.ParseEmpty(f); err != nil {
+			return err
+		}
+		c.reply(func(b []byte) []byte { return packet.AppendEmpty(b, packet.PINGRESP) })
+	case packet.DISCONNECT:
+		if err := packet.ParseEmpty(f); err != nil {
+			return err
+		}
+		return errDisconnect
+	default:
+		return fmt.Errorf("%v is not for a client to send here", t) // a second CONNECT included [MQTT-3.1.0-2]
+	}
+	return nil
+}
+
+func (c *conn) reply(add func([]byte) []byte) {
+	c.client.mu.Lock()
+	c.out = add(c.out)
+	c.client.mu.Unlock()
+	c.signal()
+}
+
+// publish takes a PUBLISH. The bytes of p are the reader's; what is kept is copied.
+func (c *conn) publish(p *packet.Publish) error {
+	if p.QoS == 0 {
+		return c.srv.store.Transient(newMessage(p))
+	}
+	cl := c.client
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	c.awaitRoom()
+	var m *store.Message
+	if p.QoS == 1 || !c.recv.Known(p.ID) {
+		m = newMessage(p)
+	}
+	c.start(c.recv.Publish(p.ID, p.QoS, m))
+	return c.settleRead()
+}
+
+// acknowledgement takes a PUBREL of the client's own publication, or an answer to what the broker sent.
+func (c *conn) acknowledgement(t packet.Type, id uint16) error {
+	cl := c.client
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	var err error
+	switch t {
+	case packet.PUBREL:
+		c.awaitRoom()
+		c.start(c.recv.Pubrel(id))
+		return c.settleRead()
+	case packet.PUBACK:
+		err = cl.sender.Puback(id)
+	case packet.PUBREC:
+		c.out, err = cl.sender.Pubrec(c.out, id)
+		c.signal()
+	case packet.PUBCOMP:
+		err = cl.sender.Pubcomp(id)
+	}
+	cl.wake.Broadcast() // a feed may have waited for the window
+	return err
+}
+
+func newMessage(p *packet.Publish) *store.Message {
+	return &store.Message{Topic: string(p.Topic), Payload: bytes.Clone(p.Payload), QoS: p.QoS, Retain: p.Retain}
+}
+
+// awaitRoom waits while the window of the pipeline is full: not reading is what pushes back. client.mu is held.
+func (c *conn) awaitRoom() {
+	for c.pipe.Pending() >= c.srv.cfg.Window && c.cause() == nil {
+		c.client.wake.Wait()
+	}
+}
+
+// settleRead ends the handling of a packet that may have started an operation. Without pipelining it waits until nothing
+// is under way. client.mu is held.
+func (c *conn) settleRead() error {
+	if !c.pipeline {
+		for c.ops > 0 && c.cause() == nil {
+			c.client.wake.Wait()
+		}
+	}
+	if c.ops == 0 {
+		c.signal() // an answer that needed no operation; otherwise the operation's end wakes the writer
+	}
+	return nil
+}
+
+// start begins a store operation. client.mu is held, so that operations begin in the order in which the state machines
+// ask for them.
+func (c *conn) start(op session.Op) {
+	if op.Kind == session.OpNone || c.stopped {
+		return
+	}
+	c.ops++
+	done := func(ref store.Ref, err error) { c.finish(outcome{op: op, ref: ref, err: err}) }
+	switch op.Kind {
+	case session.OpPublish:
+		c.srv.store.Publish(op.Msg, done)
+	case session.OpHold:
+		c.srv.store.Hold(c.client.id, op.ID, op.Msg, done)
+	case session.OpRelease:
+		c.srv.store.Release(c.client.id, op.ID, op.Ref, op.Msg, done)
+	case session.OpFetch:
+		c.srv.store.Fetch(op.Ref, func(m *store.Message, err error) { c.finish(outcome{op: op, msg: m, err: err}) })
+	}
+}
+
+// finish queues the outcome of an operation for the writer. It is called by the store and blocks on nothing.
+func (c *conn) finish(o outcome) {
+	c.doneMu.Lock()
+	c.done = append(c.done, o)
+	c.doneMu.Unlock()
+	c.signal()
+}
+
+// write takes finished operations and writes what may leave. It returns when the connection is closed and no operation
+// is under way.
+func (c *conn) write() {
+	cl := c.client
+	var batch []outcome
+	var next []session.Op
+	var buf []byte
+	closed := c.closed
+	for {
+		select {
+		case <-c.wakeup:
+		case <-closed:
+			closed = nil // from now on only the outcomes are waited for
+		}
+		c.doneMu.Lock()
+		batch, c.done = c.done, batch[:0]
+		c.doneMu.Unlock()
+
+		cl.mu.Lock()
+		var failed error
+		for i := range batch {
+			c.ops--
+			if failed == nil && !c.stopped {
+				next, failed = c.take(&batch[i], next[:0])
+				for _, op := range next {
+					c.start(op)
+				}
+			}
+			batch[i] = outcome{}
+		}
+		if failed != nil || c.cause() != nil {
+			c.stopped = true
+		}
+		ops := c.ops
+		if !c.stopped {
+			c.out = c.pipe.Append(c.out)
+		}
+		buf, c.out = c.out, buf[:0]
+		cl.wake.Broadcast()
+		cl.mu.Unlock()
+
+		if failed != nil {
+			c.close(fmt.Errorf("store: %w", failed))
+		}
+		if c.cause() != nil {
+			if ops == 0 {
+				return
+			}
+			closed = nil
+			continue
+		}
+		if len(buf) > 0 {
+			_ = c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.WriteTimeout))
+			if _, err := c.nc.Write(buf); err != nil {
+				c.close(fmt.Errorf("write: %w", err))
+				c.signal()
+			}
+		}
+		if cap(buf) > 4*maxOutput {
+			buf = nil
+		}
+	}
+}
+
+// take hands one outcome to the receiver. A failed operation gets no acknowledgement: the error closes the connection
+// and the client tries again. client.mu is held.
+func (c *conn) take(o *outcome, next []session.Op) ([]session.Op, error) {
+	switch {
+	case o.err == nil:
+		return c.recv.Done(o.op, o.ref, o.msg, next), nil
+	case o.op.Kind == session.OpFetch && errors.Is(o.err, store.ErrCorrupt):
+		// It can never be delivered. Without the copy the client's next PUBREL converges to a PUBCOMP.
+		c.recv.Corrupt(o.op)
+		c.srv.log.Error("held message is corrupt and dropped", "client", c.client.id, "packet identifier", o.op.ID)
+		c.srv.store.Discard(c.client.id, o.op.Ref)
+		return next, o.err
+	default:
+		return next, o.err
+	}
+}
+
+// publishWill publishes the Will Message of a connection that ended without a DISCONNECT [MQTT-3.1.2-8].
+func (c *conn) publishWill() {
+	if c.will == nil {
+		return
+	}
+	m := &store.Message{Topic: c.will.Topic, Payload: c.will.Payload, QoS: c.will.QoS, Retain: c.will.Retain}
+	if m.QoS == 0 {
+		_ = c.srv.store.Transient(m)
+		return
+	}
+	c.srv.store.Publish(m, func(_ store.Ref, err error) {
+		if err != nil {
+			c.srv.log.Warn("will", "client", c.client.id, "error", err)
+		}
+	})
+}

@@ -1,0 +1,20 @@
+// Package broker is the reference pipelined MQTT broker: MQTT 3.1.1 over TCP, on an embedded JetStream node (alone or as
+// a member of a cluster) or on a store in memory.
+//
+// It owns the connections, the goroutines and the locks; the protocol itself is package session, what survives is
+// package store.
+//
+// # One connection
+//
+// The reader splits packets and hands them to the session's state machines in arrival order. It never waits for storage:
+// an operation is started and the next packet is read. The writer takes finished operations, lets the state machines say
+// what may leave, and writes it. Store callbacks only queue the outcome and wake the writer, so that a slow connection
+// holds up nobody else. With Pipeline off the reader waits until nothing is pending before it reads on: the same code,
+// stop-and-wait.
+//
+// # Locks
+//
+// client.mu guards a session: its pipeline, receiver, sender and output. conn.doneMu guards the finished operations and
+// is taken last. Server.mu guards the table of sessions and is never held while a client's lock is taken. Connecting,
+// taking over and ending of one Client Identifier are serialised by Server.lockID.
+package broker

@@ -1,0 +1,232 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"inflight/broker/node"
+	"inflight/broker/store"
+	"inflight/broker/store/memory"
+	"inflight/broker/store/staged"
+)
+
+// Server is a running broker.
+type Server struct {
+	cfg   Config
+	log   *slog.Logger
+	node  *node.Node // nil without an embedded node
+	nc    *nats.Conn // for messages between nodes; nil without one
+	store store.Store
+	ln    net.Listener
+
+	mu      sync.Mutex
+	closing bool
+	conns   map[*conn]struct{}
+	clients map[string]*client // by Client Identifier: sessions that this node serves
+	locks   map[string]*idLock
+
+	wg sync.WaitGroup // connections and the accept loop
+}
+
+type idLock struct {
+	mu   sync.Mutex
+	refs int
+}
+
+// Open starts a broker: the embedded node, the store, the listener. It accepts connections only once all of them are
+// up. When ctx ends first, everything is stopped again.
+func Open(ctx context.Context, cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Log, conns: make(map[*conn]struct{}), clients: make(map[string]*client),
+		locks: make(map[string]*idLock),
+	}
+	// The port first: a taken one must not cost the start of a node.
+	ln, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("MQTT listener: %w (is another broker running there? choose another address with --listen)", err)
+	}
+	s.ln = ln
+	if err := s.openStore(ctx); err != nil {
+		_ = ln.Close()
+		s.closeStore()
+		return nil, err
+	}
+	s.wg.Add(1)
+	go s.accept()
+	return s, nil
+}
+
+func (s *Server) openStore(ctx context.Context) error {
+	if s.cfg.Store == StoreMemory {
+		s.store = memory.Open(s.log)
+		return nil
+	}
+	var err error
+	if s.node, err = node.Start(ctx, s.cfg.nodeConfig()); err != nil {
+		return err
+	}
+	storeConn, err := s.node.Connect("store")
+	if err != nil {
+		return err
+	}
+	lead := ""
+	if s.cfg.Lead {
+		lead = s.cfg.Node
+	}
+	st, err := staged.Open(ctx, staged.Config{
+		Conn: storeConn, Replicas: s.cfg.Replicas, Timeout: s.cfg.StoreTimeout, Sync: s.cfg.Sync, Lead: lead, Log: s.log,
+	})
+	if err != nil {
+		storeConn.Close()
+		return fmt.Errorf("staged store: %w", err)
+	}
+	s.store = st
+	if s.nc, err = s.node.Connect("control"); err != nil {
+		return err
+	}
+	return s.serveTakeovers()
+}
+
+func (s *Server) closeStore() {
+	if s.nc != nil {
+		s.nc.Close()
+	}
+	if s.store != nil {
+		s.store.Close()
+	}
+	if s.node != nil {
+		s.node.Stop()
+	}
+}
+
+// Addr is the address of the MQTT listener.
+func (s *Server) Addr() net.Addr { return s.ln.Addr() }
+
+func (s *Server) accept() {
+	defer s.wg.Done()
+	for {
+		nc, err := s.ln.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			s.log.Error("accept", "error", err)
+			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely: do not spin
+			continue
+		}
+		c := newConn(s, nc)
+		s.mu.Lock()
+		if s.closing {
+			s.mu.Unlock()
+			_ = nc.Close()
+			return
+		}
+		s.conns[c] = struct{}{}
+		s.wg.Add(1)
+		s.mu.Unlock()
+		go func() {
+			defer s.wg.Done()
+			c.serve()
+			s.mu.Lock()
+			delete(s.conns, c)
+			s.mu.Unlock()
+		}()
+	}
+}
+
+// Shutdown stops accepting, closes every connection, waits for the store operations that are under way, and stops the
+// store and the node. What was not acknowledged by then the clients will send again.
+func (s *Server) Shutdown() {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return
+	}
+	s.closing = true
+	open := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		open = append(open, c)
+	}
+	s.mu.Unlock()
+	_ = s.ln.Close()
+	for _, c := range open {
+		c.close(errShutdown)
+	}
+	s.wg.Wait()
+	s.mu.Lock()
+	rest := s.clients
+	s.clients = map[string]*client{}
+	s.mu.Unlock()
+	for _, cl := range rest {
+		cl.end()
+	}
+	s.closeStore()
+}
+
+// Serve runs a broker until ctx ends.
+func Serve(ctx context.Context, cfg Config) error {
+	s, err := Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	s.log.Info("ready", "mqtt", s.Addr().String(), "node", s.cfg.Node, "store", s.cfg.Store, "durability", s.store.Durability(),
+		"pipeline", s.cfg.Pipeline, "replicas", s.cfg.Replicas)
+	<-ctx.Done()
+	s.Shutdown()
+	return nil
+}
+
+// lockID serialises what happens to one Client Identifier on this node.
+func (s *Server) lockID(id string) (unlock func()) {
+	s.mu.Lock()
+	l := s.locks[id]
+	if l == nil {
+		l = &idLock{}
+		s.locks[id] = l
+	}
+	l.refs++
+	s.mu.Unlock()
+	l.mu.Lock()
+	return func() {
+		l.mu.Unlock()
+		s.mu.Lock()
+		if l.refs--; l.refs == 0 {
+			delete(s.locks, id)
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *Server) client(id string) *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clients[id]
+}
+
+func (s *Server) setClient(id string, cl *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients[id] = cl
+}
+
+// dropClient removes cl from the table unless another one took its place, and reports whether it was there.
+func (s *Server) dropClient(cl *client) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[cl.id] != cl {
+		return false
+	}
+	delete(s.clients, cl.id)
+	return true
+}
