@@ -117,7 +117,7 @@ func (p *progress) plain(e runner.Event) {
 		if e.Cell.Incorrect() {
 			text += ", INCORRECT"
 		}
-		fmt.Fprintf(p.w, "pass %d of %d: %s %s: %s\n", e.Pass, e.Passes, e.Arm, p.label.point(e.Point), text)
+		fmt.Fprintf(p.w, "pass %d of %d: %s, %s: %s\n", e.Pass, e.Passes, e.Arm, p.label.point(e.Point), text)
 	}
 }
 
@@ -247,12 +247,12 @@ func newLabeller(s *scenarios.Scenario) labeller {
 }
 
 func (l labeller) point(p scenarios.Point) string {
-	text := fmt.Sprintf("QoS %d  window %d", p.QoS, p.Window)
+	text := fmt.Sprintf("QoS %d, window %d", p.QoS, p.Window)
 	if l.connections {
-		text += "  " + count(p.Connections, "connection")
+		text += ", " + count(p.Connections, "connection")
 	}
 	if l.payload {
-		text += fmt.Sprintf("  %d B", p.Payload)
+		text += fmt.Sprintf(", %d B", p.Payload)
 	}
 	return text
 }
