@@ -3,7 +3,12 @@ package target
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"sync"
 )
 
 // Slot is where a broker runs: which of the run's slots, and the directory below which its data goes.
@@ -21,15 +26,160 @@ type Usage struct {
 
 // Broker is a running broker. Its methods are safe from any goroutine.
 type Broker struct {
-	program *Program
-	addrs   []string
-	died    chan struct{}
+	program   *Program
+	addrs     []string   // MQTT, one for each node
+	processes []*process // nil for an address
+	root      string     // everything below is removed by Stop
+	died      chan struct{}
+
+	mu       sync.Mutex
+	stopping bool // what ends from now on does not die
+	err      error
+
+	stopOnce sync.Once
+	stopErr  error
 }
 
 // Start starts nodes processes (0: one) with replicas copies of each stream (0: at most three) and returns once each is
-// ready; the target's own parameters win. ctx bounds the start only, and when it fails nothing is left running.
+// ready; the target's own parameters win, see [Spec.Topology]. ctx bounds the start only. When the start fails nothing is
+// left running; the error is a *[DeadError], a *[NotReadyError] or says itself what to do.
 func (p *Program) Start(ctx context.Context, slot Slot, nodes, replicas int) (*Broker, error) {
-	return nil, errors.New("not implemented")
+	if p.about == nil {
+		b := &Broker{program: p, addrs: []string{p.spec.address}, died: make(chan struct{})}
+		if err := b.ready(ctx, min(addressTimeout, p.options.ReadyTimeout)); err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+	n, r, err := p.spec.Topology(max(nodes, 1), replicas)
+	if err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		b, err := p.launch(slot, n, r)
+		if err != nil {
+			return nil, fmt.Errorf("start %s: %w", p.spec.Raw, err)
+		}
+		if err = b.ready(ctx, p.options.ReadyTimeout); err == nil {
+			return b, nil
+		}
+		err = errors.Join(err, b.Stop())
+		// With port= a taken port is reported; a port of our own choosing is chosen again.
+		if _, fixed := p.spec.Params["port"]; fixed || !portTaken(err) || try == portTries || ctx.Err() != nil {
+			return nil, err
+		}
+		p.options.Talk("a port of %s was taken just before its start, trying others", p.spec.Raw)
+	}
+}
+
+// launch starts the processes of n nodes and does not wait for them.
+func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
+	if p.options.LogDir == "" {
+		return nil, errors.New("no directory for the logs")
+	}
+	root, err := makeRoot(slot.Dir, p.about.Kind)
+	if err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	b = &Broker{program: p, root: root, died: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Stop())
+			b = nil
+		}
+	}()
+	first, _ := strconv.Atoi(p.spec.Params["port"]) // 0 when not given
+	ports, err := choosePorts(n, p.about.Ports, first)
+	if err != nil {
+		return b, err
+	}
+	nodes := make([]*node, n)
+	for i := range nodes {
+		name := "n" + strconv.Itoa(i+1)
+		nodes[i] = &node{Name: name, Ports: ports[i], root: filepath.Join(root, name)}
+	}
+	var all []*process
+	for _, node := range nodes {
+		addr, err := node.address(p.about.Ports[0])
+		if err != nil {
+			return b, err
+		}
+		b.addrs = append(b.addrs, addr)
+		process, err := p.process(slot, node, nodes, replicas)
+		if err != nil {
+			return b, errors.Join(err, closeLogs(all))
+		}
+		process.onExit = b.exited
+		all = append(all, process)
+	}
+	started, err := startAll(all)
+	b.processes = all[:started]
+	return b, err
+}
+
+// makeRoot makes a new directory below dir. It is absolute: each node runs in a directory of its own.
+func makeRoot(dir, kind string) (string, error) {
+	if dir == "" {
+		return "", errors.New("the slot has no directory")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(dir, kind+"-")
+}
+
+func closeLogs(processes []*process) error {
+	var errs []error
+	for _, p := range processes {
+		errs = append(errs, p.log.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// process writes the files of one node and makes its process, not started yet.
+func (p *Program) process(slot Slot, n *node, nodes []*node, replicas int) (*process, error) {
+	if err := os.MkdirAll(n.data(), 0o777); err != nil {
+		return nil, fmt.Errorf("make the data directory of node %s: %w", n.Name, err)
+	}
+	data := &templateData{
+		Name: n.Name, Node: n, Nodes: nodes, Clustered: len(nodes) > 1, Cluster: fmt.Sprintf("inflight-slot%d", slot.Number),
+		Dir: n.data(), Replicas: replicas, Params: p.spec.Params,
+	}
+	for name, text := range p.about.Files {
+		content, err := render(text, data)
+		if err != nil {
+			return nil, fmt.Errorf("targets/%s.yaml: files: %s: %w", p.about.Kind, name, err)
+		}
+		if err := os.WriteFile(filepath.Join(n.root, name), []byte(content), 0o666); err != nil {
+			return nil, fmt.Errorf("write the configuration of node %s: %w", n.Name, err)
+		}
+	}
+	args, err := p.about.arguments(data)
+	if err != nil {
+		return nil, err
+	}
+	log := filepath.Join(p.options.LogDir, fmt.Sprintf("%d-%s-%s.log", slot.Number, p.about.Kind, n.Name))
+	process, err := newProcess(n.Name, log, append([]string{p.path}, args...))
+	if err != nil {
+		return nil, err
+	}
+	process.cmd.Dir = n.root
+	return process, nil
+}
+
+// exited is told about each process that has ended, on that process's goroutine.
+func (b *Broker) exited(p *process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopping || b.err != nil {
+		return
+	}
+	b.err = &DeadError{Target: b.program.spec.Raw, Node: p.name, Status: p.status, LastLines: p.lastLines(), LogPath: p.logPath}
+	close(b.died)
 }
 
 // Addrs are the MQTT addresses, host:port, one for each node.
@@ -39,7 +189,12 @@ func (b *Broker) Addrs() []string { return slices.Clone(b.addrs) }
 func (b *Broker) Version() string { return b.program.version }
 
 // Command is the command line of the first node, nil for a broker that was not started.
-func (b *Broker) Command() []string { return nil }
+func (b *Broker) Command() []string {
+	if len(b.processes) == 0 {
+		return nil
+	}
+	return slices.Clone(b.processes[0].cmd.Args)
+}
 
 // Delivers reports whether a subscriber gets what was published.
 func (b *Broker) Delivers() bool { return b.program.about == nil || b.program.about.Delivers }
@@ -61,15 +216,46 @@ func (b *Broker) Durability() string {
 // Nodes is the number of processes, 1 for a broker that was not started.
 func (b *Broker) Nodes() int { return len(b.addrs) }
 
-// Usage is what each node has used so far, in the order of Addrs; after Stop what it had used then. It is nil for a
-// broker that was not started.
-func (b *Broker) Usage() []Usage { return nil }
+// Usage is what each node has used so far, in the order of Addrs; of a process that has ended, what it had used at the
+// call before (Stop makes one). It is nil for a broker that was not started.
+func (b *Broker) Usage() []Usage {
+	var all []Usage
+	for _, p := range b.processes {
+		all = append(all, p.usage())
+	}
+	return all
+}
 
 // Died is closed when a process ends on its own. It never is for a broker that was not started.
 func (b *Broker) Died() <-chan struct{} { return b.died }
 
-// Err is a *DeadError once Died is closed, before that nil. With several dead nodes it is the first.
-func (b *Broker) Err() error { return nil }
+// Err is a *[DeadError] once Died is closed, nil before that. With several dead nodes it is the first.
+func (b *Broker) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
 
-// Stop ends every process and removes the data directories; the logs stay. It may be called several times.
-func (b *Broker) Stop() error { return nil }
+// Stop ends every process, all at once, and removes the data directories; the logs stay. Each process is asked first and
+// killed after 5 s. It may be called several times, and returns when everything is gone.
+func (b *Broker) Stop() error {
+	b.stopOnce.Do(func() {
+		b.mu.Lock()
+		b.stopping = true
+		b.mu.Unlock()
+		b.Usage()
+		errs := make([]error, len(b.processes), len(b.processes)+1)
+		var each sync.WaitGroup
+		for i, p := range b.processes {
+			each.Go(func() { errs[i] = p.stop(stopGrace) })
+		}
+		each.Wait()
+		if b.root != "" {
+			errs = append(errs, os.RemoveAll(b.root))
+		}
+		if err := errors.Join(errs...); err != nil {
+			b.stopErr = fmt.Errorf("stop %s: %w", b.program.spec.Raw, err)
+		}
+	})
+	return b.stopErr
+}

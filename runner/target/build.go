@@ -26,7 +26,11 @@ func build(ctx context.Context, about *description, version string, options Opti
 	if runtime.GOOS == "windows" {
 		binary += ".exe"
 	}
-	parent := filepath.Join(options.CacheDir, "targets", about.Kind)
+	cache, err := filepath.Abs(options.CacheDir) // for GOBIN
+	if err != nil {
+		return "", fmt.Errorf("find the cache directory: %w", err)
+	}
+	parent := filepath.Join(cache, "targets", about.Kind)
 	final := filepath.Join(parent, cacheKey(version))
 	path := filepath.Join(final, binary)
 	if runnable(path) {
@@ -39,15 +43,11 @@ func build(ctx context.Context, about *description, version string, options Opti
 	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return "", fmt.Errorf("make the cache directory: %w", err)
 	}
-	// The go command gets an absolute GOBIN, wherever the cache is.
 	temp, err := os.MkdirTemp(parent, ".building-")
 	if err != nil {
 		return "", fmt.Errorf("make the build directory: %w", err)
 	}
 	defer os.RemoveAll(temp)
-	if temp, err = filepath.Abs(temp); err != nil {
-		return "", fmt.Errorf("make the build directory: %w", err)
-	}
 	options.Talk("building %s %s, once, %s", about.Kind, version, orElse(source.Takes, "about a minute"))
 	start := time.Now()
 	if err := goInstall(ctx, tool, temp, about, version); err != nil {

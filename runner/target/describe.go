@@ -263,7 +263,7 @@ func (p *parameter) canonical(value string) (string, error) {
 		}
 	}
 	if !slices.Contains(p.choices(), value) {
-		return "", fmt.Errorf("unknown value %q%s; known: %s", value, suggest(value, p.choices()), strings.Join(p.choices(), ", "))
+		return "", fmt.Errorf("unknown value %q%s", value, suggest(value, p.choices()))
 	}
 	return value, nil
 }

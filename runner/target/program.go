@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -77,15 +78,24 @@ func (p *Program) find(ctx context.Context) (string, error) {
 		if p.options.Self == "" {
 			return "", errors.New("the path of the inflight program itself is not known")
 		}
-		return exec.LookPath(p.options.Self)
+		return executable(p.options.Self)
 	case source.Go != nil:
 		return build(ctx, p.about, p.spec.Version, p.options)
 	}
-	path, err := exec.LookPath(source.Path.Program)
+	path, err := executable(source.Path.Program)
 	if err != nil {
 		return "", fmt.Errorf("%s is not in PATH (install it with: %s)", source.Path.Program, source.Path.Install)
 	}
 	return path, nil
+}
+
+// executable finds a program and makes its path absolute: it is started in another directory.
+func executable(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
 }
 
 // versionTimeout bounds a program that is only asked for its version.

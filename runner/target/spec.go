@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +15,9 @@ const DefaultPort = "1883"
 
 // KindAddress is the Kind of a broker that is already running.
 const KindAddress = "tcp"
+
+// addressForm is how to write one, for people.
+const addressForm = "tcp://host:port"
 
 // Spec is a parsed target string. Params holds the effective parameters: those given, and the default of each other one
 // that has a default. Values are in one spelling ("on", never "true").
@@ -45,7 +47,7 @@ func Kinds() ([][2]string, error) {
 		}
 		list = append(list, [2]string{name, d.Summary})
 	}
-	return append(list, [2]string{"tcp://host:port", "a broker that is already running"}), nil
+	return append(list, [2]string{addressForm, "a broker that is already running"}), nil
 }
 
 // catalog is where descriptions come from.
@@ -68,7 +70,7 @@ func (c catalog) describe(kind string) (*description, error) {
 }
 
 func (c catalog) unknown(kind string) error {
-	return fmt.Errorf("unknown target %q%s; known: %s", kind, suggest(kind, c.names), strings.Join(append(slices.Clone(c.names), "tcp://host:port"), ", "))
+	return fmt.Errorf("unknown target %q%s", kind, suggest(kind, c.names, addressForm))
 }
 
 func (c catalog) parse(s string) (*Spec, error) {
@@ -79,7 +81,7 @@ func (c catalog) parse(s string) (*Spec, error) {
 	s, query, hasQuery := strings.Cut(s, "?")
 	kind, version, hasVersion := strings.Cut(s, "@")
 	if kind == "" {
-		return nil, fmt.Errorf("target %q names no broker; known: %s, tcp://host:port", raw, strings.Join(c.names, ", "))
+		return nil, fmt.Errorf("target %q names no broker%s", raw, suggest("", c.names, addressForm))
 	}
 	about, err := c.describe(kind)
 	if err != nil {
@@ -127,7 +129,7 @@ func parseAddress(raw, scheme, rest string) (*Spec, error) {
 	case "tls", "ssl", "mqtts", "ws", "wss":
 		return nil, fmt.Errorf("target %q: scheme %s:// is not supported, only tcp:// (or mqtt://) is", raw, scheme)
 	default:
-		return nil, fmt.Errorf("target %q: unknown scheme %s://%s; known: tcp://, mqtt://", raw, scheme, suggest(scheme, []string{"tcp", "mqtt"}))
+		return nil, fmt.Errorf("target %q: unknown scheme %q%s", raw, scheme, suggest(scheme, []string{"tcp", "mqtt"}))
 	}
 	if strings.ContainsAny(rest, "?&") {
 		return nil, fmt.Errorf("target %q: an address takes no parameters: inflight does not start that broker", raw)
@@ -170,7 +172,7 @@ func checkVersion(about *description, version string, given bool) error {
 		if exactVersion.MatchString("v" + version) {
 			hint = fmt.Sprintf(": did you mean %q?", "v"+version)
 		}
-		return fmt.Errorf("version %q is not exact%s; it looks like %s, known: %s", version, hint, last(g.Known), strings.Join(g.Known, ", "))
+		return fmt.Errorf("%q is not an exact version%s (versions look like %s; known: %s)", version, hint, last(g.Known), strings.Join(g.Known, ", "))
 	case !strings.HasPrefix(version, g.major()+"."):
 		return fmt.Errorf("version %q cannot be of %s, which is %s; known: %s", version, g.Package, g.major(), strings.Join(g.Known, ", "))
 	}
@@ -195,8 +197,7 @@ func (s *Spec) parameters(query string) error {
 		case !known && len(s.about.Parameters) == 0:
 			return fmt.Errorf("unknown parameter %q: %s takes none", name, s.Kind)
 		case !known:
-			names := s.about.parameterNames()
-			return fmt.Errorf("unknown parameter %q%s; known: %s", name, suggest(name, names), strings.Join(names, ", "))
+			return fmt.Errorf("unknown parameter %q%s", name, suggest(name, s.about.parameterNames()))
 		case !ok || value == "":
 			return fmt.Errorf("parameter %s has no value: want %s", name, p.wants(name))
 		}

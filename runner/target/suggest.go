@@ -2,11 +2,22 @@ package target
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// suggest returns `: did you mean "x"?` for the candidate nearest to what was written, "" when none is near.
-func suggest(written string, candidates []string) string {
+// suggest ends a message about an unknown word: `: did you mean "x"? known: x, y`, or only what is known when nothing is
+// near. The words in also are known too but never meant.
+func suggest(written string, candidates []string, also ...string) string {
+	list := "known: " + strings.Join(slices.Concat(candidates, also), ", ")
+	if near := nearest(written, candidates); near != "" {
+		return fmt.Sprintf(": did you mean %q? %s", near, list)
+	}
+	return "; " + list
+}
+
+// nearest is the candidate nearest to what was written, "" when none is near.
+func nearest(written string, candidates []string) string {
 	written = strings.ToLower(written)
 	best, distance := "", max(2, len(written)/3)+1
 	for _, c := range candidates {
@@ -21,7 +32,7 @@ func suggest(written string, candidates []string) string {
 	if best == "" || distance >= len(written) {
 		return ""
 	}
-	return fmt.Sprintf(": did you mean %q?", best)
+	return best
 }
 
 // editDistance is Levenshtein's, in bytes: names of targets and parameters are short ASCII.
