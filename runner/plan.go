@@ -209,14 +209,18 @@ const (
 	estimateStop   = time.Second
 	estimateRun    = 60 * time.Millisecond
 	estimateVerify = 700 * time.Millisecond
-	settleTime     = 300 * time.Millisecond
 )
+
+// maxSettle bounds the load that is put on a new broker and not counted; otherwise it lasts as long as a run of a block.
+const maxSettle = 300 * time.Millisecond
+
+func (p *Plan) settleTime() time.Duration { return min(maxSettle, p.Scenario.Duration) }
 
 // Estimate is the time that the step takes, by the scenario alone.
 func (p *Plan) Estimate(s *Step) time.Duration {
 	switch {
 	case s.Action == Settle:
-		return settleTime + estimateRun
+		return p.settleTime() + estimateRun
 	case s.Action == Verify:
 		return p.Scenario.Verify + estimateVerify
 	case s.Control:
