@@ -14,6 +14,8 @@ const (
 	readBuffer = 256 << 10
 	// maxRemaining is the largest Remaining Length accepted, in bytes.
 	maxRemaining = 1<<20 + 1<<17
+	// connectTimeout is how long a connection may stay without a CONNECT, section 3.1.4.
+	connectTimeout = 10 * time.Second
 )
 
 // errDone ends a connection without trouble: the client said DISCONNECT.
@@ -36,8 +38,11 @@ func serve(ctx context.Context, nc net.Conn, c Config) {
 		defer d.close()
 	}
 	var alive deadline
+	_ = nc.SetReadDeadline(time.Now().Add(connectTimeout))
 	for {
-		alive.extend(nc, a.keepAlive)
+		if a.connected {
+			alive.extend(nc, a.keepAlive)
+		}
 		if err := r.Fill(); err != nil {
 			return
 		}
@@ -161,10 +166,17 @@ func (a *answers) connect(f packet.Frame) error {
 
 // deadline ends a connection that is silent for one and a half times its Keep Alive [MQTT-3.1.2-24], or, as it is moved
 // only now and then, a little later.
-type deadline struct{ set time.Time }
+type deadline struct {
+	set time.Time
+	off bool
+}
 
 func (d *deadline) extend(nc net.Conn, keepAlive time.Duration) {
 	if keepAlive == 0 {
+		if !d.off {
+			d.off = true
+			_ = nc.SetReadDeadline(time.Time{})
+		}
 		return
 	}
 	if now := time.Now(); now.Sub(d.set) > keepAlive/8 {

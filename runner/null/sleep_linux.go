@@ -9,7 +9,7 @@ import (
 
 // early is how long before the due time the kernel is asked to wake the thread; the rest is spun away. It covers what a
 // wake-up usually costs.
-const early = 60 * time.Microsecond
+const early = 30 * time.Microsecond
 
 // sleeper waits to within microseconds. The Go runtime waits for timers in epoll, in whole milliseconds, so the thread
 // sleeps by itself, with its timer slack (50 us by default) removed. The zero value is ready for use by one
