@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -58,7 +57,7 @@ func loadScenario(name string) (*scenarios.Scenario, error) {
 	// Load refuses what is too large; a device or a pipe without an end must not be read to find out.
 	data, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	if err != nil {
-		return nil, fmt.Errorf("read the scenario: %w", err)
+		return nil, usagef("read the scenario: %w", err)
 	}
 	s, err := scenarios.Load(name, data)
 	if err != nil {
