@@ -231,12 +231,20 @@ func latency(ns int64) string {
 	case ns < 1_000:
 		return fmt.Sprintf("%d ns", ns)
 	case ns < 1_000_000:
-		return fmt.Sprintf("%.3g µs", v/1e3)
+		return significant(v/1e3) + " µs"
 	case ns < 1_000_000_000:
-		return fmt.Sprintf("%.3g ms", v/1e6)
+		return significant(v/1e6) + " ms"
 	default:
-		return fmt.Sprintf("%.1f s", v/1e9)
+		return significant(v/1e9) + " s"
 	}
+}
+
+// significant is v, at least 1, to three digits, never in the form 1e+03.
+func significant(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 // labeller names points by what varies in the scenario.
