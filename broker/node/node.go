@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,8 +81,9 @@ func splitHostPort(s string) (string, int, error) {
 
 // Node is a running server.
 type Node struct {
-	srv *server.Server
-	log *slog.Logger
+	srv   *server.Server
+	log   *slog.Logger
+	login nats.Option
 }
 
 // Start starts the server and returns when JetStream is healthy: in a cluster that takes a quorum of the members. When
@@ -108,7 +110,8 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		MaxPayload:         maxPayload,
 		MaxControlLine:     maxControlLine,
 		MaxPending:         256 << 20,
-		NoSystemAccount:    false,
+		Username:           "broker",
+		Password:           rand.Text(),
 	}
 	if c.Cluster != "" {
 		host, port, _ := splitHostPort(c.ClusterListen)
@@ -118,6 +121,9 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		} else if err := l.Close(); err != nil {
 			return nil, fmt.Errorf("cluster listener: %w", err)
 		}
+		// A server that does not listen for clients does not start its routes either. It listens on a loopback port of its
+		// own, and only this process knows the password.
+		opts.DontListen, opts.Host, opts.Port = false, "127.0.0.1", server.RANDOM_PORT
 		opts.Cluster = server.ClusterOpts{Name: c.Cluster, Host: host, Port: port, NoAdvertise: true}
 		for _, r := range c.Routes {
 			u, _ := url.Parse(r)
@@ -130,7 +136,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	}
 	srv.SetLoggerV2(natsLog{c.Log}, false, false, false)
 	srv.Start()
-	n := &Node{srv: srv, log: c.Log}
+	n := &Node{srv: srv, log: c.Log, login: nats.UserInfo(opts.Username, opts.Password)}
 	if err := n.awaitHealthy(ctx); err != nil {
 		n.Stop()
 		return nil, err
@@ -157,7 +163,7 @@ func (n *Node) awaitHealthy(ctx context.Context) error {
 
 // Connect returns a connection inside the process. The caller closes it.
 func (n *Node) Connect(name string) (*nats.Conn, error) {
-	nc, err := nats.Connect("", nats.InProcessServer(n.srv), nats.Name(name), nats.MaxReconnects(-1),
+	nc, err := nats.Connect("", nats.InProcessServer(n.srv), n.login, nats.Name(name), nats.MaxReconnects(-1),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {

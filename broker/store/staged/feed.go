@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,54 +15,82 @@ import (
 )
 
 const (
-	// feedBuffer is how many messages a feed asks JetStream for ahead of what the session has taken.
-	feedBuffer = 256
-	// ackPending bounds the messages of one subscription that are sent and not settled. It is above every window, so that
-	// the session's window decides.
-	ackPending = 70_000
-	// ackWait is never waited out: on a live connection nothing is sent again, a resumed session does it itself.
-	ackWait = 24 * time.Hour
+	// ackPending bounds the messages of one subscription that JetStream has sent and nobody has settled: what a feed holds
+	// in memory. It is above the session's window, which decides.
+	ackPending = 2048
+	// ackWait is after how long JetStream sends an unsettled message again: only one that was lost between two nodes is
+	// news, the others are recognised (see feed.fresh).
+	ackWait = 30 * time.Second
+	// remembered is how many settled messages a feed recognises when their settling was lost and they come again.
+	remembered = 4 * ackPending
 	// orphanAfter removes the consumer of a session that was not durable and whose node died.
 	orphanAfter = time.Minute
 	// transientQueue bounds the QoS 0 messages of one subscription that the session has not taken; further ones are dropped.
 	transientQueue = 4096
 )
 
-// feed is one subscription: a consumer of the delivery stream, and a plain subscription for QoS 0 publications.
+// feedRoot is where JetStream sends the deliveries of a consumer.
+const feedRoot = "inf.d."
+
+// feed is one subscription: a push consumer of the delivery stream, and a plain subscription for QoS 0 publications. A
+// pull consumer would lose time with its requests: the first one can find nobody there yet.
 type feed struct {
-	consume jetstream.ConsumeContext
+	store   *Store
 	subs    []*nats.Subscription
+	deliver func(store.Delivery)
+	qos     byte
 	remove  func()
+
+	mu      sync.Mutex
+	seen    map[uint64]bool // by stream sequence: false until it is settled
+	settled []uint64        // the settled ones in seen, oldest first
 }
 
 // Subscribe starts the feed of one subscription.
 func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscription, durable bool, deliver func(store.Delivery)) (store.Feed, error) {
+	name := "c" + hash(client, sub.Filter)
+	if sub.QoS == 0 {
+		durable = false // what a QoS 0 subscription misses while it is away is not kept
+	}
 	cfg := jetstream.ConsumerConfig{
+		Durable:       name,
 		DeliverPolicy: jetstream.DeliverNewPolicy,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		MaxAckPending: ackPending,
 		MaxDeliver:    -1,
 	}
-	subjects := topic.SubjectFilter(sub.Filter)
-	for _, subject := range subjects {
-		cfg.FilterSubjects = append(cfg.FilterSubjects, msgsRoot+subject)
+	if !durable {
+		cfg.Name, cfg.Durable, cfg.InactiveThreshold = name+"_"+nats.NewInbox()[7:15], "", orphanAfter
+		cfg.DeliverSubject = feedRoot + cfg.Name
+	} else {
+		cfg.DeliverSubject = feedRoot + name
 	}
 	if sub.QoS == 0 {
 		cfg.AckPolicy, cfg.MaxAckPending, cfg.AckWait = jetstream.AckNonePolicy, 0, 0
-		durable = false // what a QoS 0 subscription misses while it is away is not kept
 	}
-	name := consumerName(client, sub.Filter)
-	if durable {
-		cfg.Durable = name
-	} else {
-		cfg.Name, cfg.InactiveThreshold = name+"_"+nats.NewInbox()[7:15], orphanAfter
-	}
-	consumer, err := s.consumer(ctx, name, cfg, durable)
-	if err != nil {
+	f := &feed{store: s, deliver: deliver, qos: sub.QoS, seen: make(map[uint64]bool)}
+	fail := func(err error) (store.Feed, error) {
+		f.Close()
 		return nil, fmt.Errorf("subscribe to %q: %w", sub.Filter, err)
 	}
-	f := &feed{}
+	subjects := topic.SubjectFilter(sub.Filter)
+	for _, subject := range subjects {
+		cfg.FilterSubjects = append(cfg.FilterSubjects, msgsRoot+subject)
+		if err := f.listen(transient+subject, transientQueue, f.transient); err != nil {
+			return fail(err)
+		}
+	}
+	// Interest first, then the consumer: it sends to nobody otherwise.
+	if err := f.listen(cfg.DeliverSubject, -1, f.stored); err != nil {
+		return fail(err)
+	}
+	if err := s.nc.FlushWithContext(ctx); err != nil {
+		return fail(err)
+	}
+	if err := s.consumer(ctx, cfg); err != nil {
+		return fail(err)
+	}
 	if !durable {
 		f.remove = func() {
 			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
@@ -71,84 +100,116 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 			}
 		}
 	}
-	for _, subject := range subjects {
-		plain, err := s.nc.Subscribe(transient+subject, func(m *nats.Msg) {
-			if msg, err := store.Decode(m.Data); err == nil {
-				deliver(store.Delivery{Message: msg, Settle: func() {}})
-			}
-		})
-		if err != nil {
-			f.Close()
-			return nil, fmt.Errorf("subscribe to %q: %w", sub.Filter, err)
-		}
-		_ = plain.SetPendingLimits(transientQueue, -1)
-		f.subs = append(f.subs, plain)
-	}
-	f.consume, err = consumer.Consume(func(m jetstream.Msg) {
-		settle := func() {}
-		if sub.QoS > 0 {
-			settle = func() { _ = m.Ack() }
-		}
-		msg, err := store.Decode(m.Data())
-		if err != nil {
-			s.log.Error("stored delivery is dropped", "subject", m.Subject(), "error", err)
-			settle()
-			return
-		}
-		deliver(store.Delivery{Message: msg, QoS: min(msg.QoS, sub.QoS), Settle: settle})
-	}, jetstream.PullMaxMessages(feedBuffer), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-		s.log.Warn("feed", "filter", sub.Filter, "error", err)
-	}))
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("subscribe to %q: %w", sub.Filter, err)
-	}
-	// The plain subscription must be known to the node before the caller reports success.
-	if err := s.nc.FlushWithContext(ctx); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("subscribe to %q: %w", sub.Filter, err)
-	}
 	return f, nil
 }
 
-// consumer creates the consumer of a subscription. A durable one that exists is continued behind what was settled:
-// what was sent and not settled comes again.
-func (s *Store) consumer(ctx context.Context, name string, cfg jetstream.ConsumerConfig, durable bool) (jetstream.Consumer, error) {
-	if durable {
-		old, err := s.js.Consumer(ctx, msgsStream, name)
+// consumer creates the consumer of a subscription. A durable one that exists is continued behind what was settled: what
+// was sent and not settled comes again.
+func (s *Store) consumer(ctx context.Context, cfg jetstream.ConsumerConfig) error {
+	if cfg.Durable != "" {
+		old, err := s.js.PushConsumer(ctx, msgsStream, cfg.Durable)
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return nil, err
+			return err
 		}
 		if err == nil {
 			info := old.CachedInfo()
-			if info.NumAckPending == 0 && !info.PushBound {
-				return old, nil
+			if info.NumAckPending == 0 {
+				return nil
 			}
 			cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.AckFloor.Stream+1
-			// The second consumer keeps the interest in the messages while the first is replaced.
+			// A second consumer keeps the interest in the messages while the first is replaced.
 			keep := cfg
-			keep.Durable, keep.Name, keep.InactiveThreshold = "", name+"_keep", orphanAfter
+			keep.Durable, keep.DeliverSubject, keep.Name, keep.InactiveThreshold = "", "", cfg.Durable+"_keep", orphanAfter
 			if _, err := s.js.CreateOrUpdateConsumer(ctx, msgsStream, keep); err != nil {
-				return nil, err
+				return err
 			}
-			if err := s.js.DeleteConsumer(ctx, msgsStream, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-				return nil, err
+			if err := s.js.DeleteConsumer(ctx, msgsStream, cfg.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				return err
 			}
 			defer func() { _ = s.js.DeleteConsumer(ctx, msgsStream, keep.Name) }()
 		}
 	}
-	return s.js.CreateConsumer(ctx, msgsStream, cfg)
+	_, err := s.js.CreatePushConsumer(ctx, msgsStream, cfg)
+	return err
 }
 
-func consumerName(client, filter string) string { return "c" + hash(client, filter) }
+func (f *feed) listen(subject string, limit int, handle nats.MsgHandler) error {
+	sub, err := f.store.nc.Subscribe(subject, handle)
+	if err != nil {
+		return err
+	}
+	f.subs = append(f.subs, sub)
+	return sub.SetPendingLimits(limit, -1)
+}
 
-// Close stops the feed. deliver may still be running; it is not called again after it has returned.
+// transient takes a QoS 0 publication.
+func (f *feed) transient(m *nats.Msg) {
+	if msg, err := store.Decode(m.Data); err == nil {
+		f.deliver(store.Delivery{Message: msg, Settle: func() {}})
+	}
+}
+
+// stored takes a message of the delivery stream.
+func (f *feed) stored(m *nats.Msg) {
+	settle := func() {}
+	if f.qos > 0 {
+		meta, err := m.Metadata()
+		if err != nil {
+			return // not a delivery
+		}
+		seq := meta.Sequence.Stream
+		if !f.fresh(seq, m) {
+			return
+		}
+		settle = func() { f.settle(seq, m) }
+	}
+	msg, err := store.Decode(m.Data)
+	if err != nil {
+		f.store.log.Error("stored delivery is corrupt and dropped", "subject", m.Subject, "error", err)
+		settle()
+		return
+	}
+	f.deliver(store.Delivery{Message: msg, QoS: min(msg.QoS, f.qos), Settle: settle})
+}
+
+// fresh reports whether a message was not handed over before. JetStream sends again what is not settled in time, and
+// what was settled when that was lost; neither may reach the subscriber twice.
+func (f *feed) fresh(seq uint64, m *nats.Msg) bool {
+	f.mu.Lock()
+	settled, known := f.seen[seq]
+	if !known {
+		f.seen[seq] = false
+	}
+	f.mu.Unlock()
+	switch {
+	case !known:
+		return true
+	case settled:
+		_ = m.Ack()
+	default:
+		_ = m.InProgress()
+	}
+	return false
+}
+
+func (f *feed) settle(seq uint64, m *nats.Msg) {
+	f.mu.Lock()
+	f.seen[seq] = true
+	f.settled = append(f.settled, seq)
+	if len(f.settled) > remembered {
+		for _, old := range f.settled[:remembered/2] {
+			delete(f.seen, old)
+		}
+		f.settled = append(f.settled[:0], f.settled[remembered/2:]...)
+	}
+	f.mu.Unlock()
+	_ = m.Ack()
+}
+
+// Close stops the feed. deliver may still be running; what it has taken and not settled comes again in the next feed.
 func (f *feed) Close() {
 	for _, sub := range f.subs {
 		_ = sub.Unsubscribe()
-	}
-	if f.consume != nil {
-		f.consume.Stop()
 	}
 	if f.remove != nil {
 		f.remove()
@@ -157,7 +218,7 @@ func (f *feed) Close() {
 
 // Unsubscribe removes the durable consumer of a subscription.
 func (s *Store) Unsubscribe(ctx context.Context, client, filter string) error {
-	err := s.js.DeleteConsumer(ctx, msgsStream, consumerName(client, filter))
+	err := s.js.DeleteConsumer(ctx, msgsStream, "c"+hash(client, filter))
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("unsubscribe from %q: %w", filter, err)
 	}
