@@ -39,8 +39,3 @@ func BenchmarkLoad(b *testing.B) {
 		})
 	}
 }
-
-var (
-	_ = runtime.MemStats{}
-	_ = time.Second
-)
