@@ -29,13 +29,16 @@ func (r *run) load(ctx context.Context, broker *target.Broker, step *Step, times
 		return nil, err
 	}
 	usage := sampleUsage(ctx, broker, times)
-	started := time.Since(r.started) + times.warmup
+	started := time.Now()
 	stats, err := runAndClose(ctx, &plan, population)
 	nodes := usage()
 	if err != nil {
 		return nil, err
 	}
-	return &measurement{stats: stats, started: started, nodes: nodes}, nil
+	if !step.Control {
+		r.turns.note(step.Arm, step.Point, stats.Acknowledged, stats.LastAck.Sub(started))
+	}
+	return &measurement{stats: stats, started: started.Sub(r.started) + times.warmup, nodes: nodes}, nil
 }
 
 // runAndClose runs a population once. It is an error if the broker left acknowledgements out.

@@ -41,6 +41,9 @@ func (r *run) pass(ctx context.Context, pass *Pass, data string) (err error) {
 	}()
 	for i, b := range brokers {
 		r.identify(i, b)
+		if pass.Number == 1 && !b.Delivers() {
+			r.skipVerifications(i)
+		}
 	}
 
 	ctx, unwatch := watch(ctx, brokers)
@@ -106,6 +109,18 @@ func (r *run) identify(i int, b *target.Broker) {
 	a.Durability = b.Durability()
 }
 
+// skipVerifications takes the verifications of an arm that delivers nothing off the forecast, those of all passes.
+func (r *run) skipVerifications(arm int) {
+	for i := range r.plan.Passes {
+		steps := r.plan.Passes[i].Steps
+		for j := range steps {
+			if steps[j].Action == Verify && steps[j].Arm == arm {
+				r.forecast.skip(phaseVerify, r.plan.Estimate(&steps[j]))
+			}
+		}
+	}
+}
+
 // watch ends the returned context when a broker dies on its own. The idle arm counts too: its processes share the machine
 // with the other arm, and its next run could not take place.
 func watch(ctx context.Context, brokers []*target.Broker) (context.Context, func()) {
@@ -140,9 +155,9 @@ func (r *run) step(ctx context.Context, pass *Pass, step *Step, brokers []*targe
 			return err
 		}
 	case Measure:
-		times := loadTimes{warmup: r.plan.Scenario.Warmup, measured: r.plan.Scenario.Duration}
-		if step.Control {
-			times.measured = r.plan.Scenario.Control
+		times := loadTimes{warmup: r.plan.Scenario.Warmup, measured: r.plan.Scenario.Control}
+		if !step.Control {
+			times.measured = r.turns.fit(step.Arm, step.Point, r.plan.Scenario.Duration)
 		}
 		m, err := r.load(ctx, broker, step, times)
 		if err != nil {
@@ -163,7 +178,9 @@ func (r *run) step(ctx context.Context, pass *Pass, step *Step, brokers []*targe
 			return err
 		}
 	}
-	r.forecast.done(step.phase(), r.plan.Estimate(step), time.Since(begun))
+	if verifiable {
+		r.forecast.done(step.phase(), r.plan.Estimate(step), time.Since(begun))
+	}
 	if step.Last {
 		e := r.stepEvent(CellDone, pass, step)
 		e.Cell = cells.result(step.key())

@@ -273,9 +273,14 @@ func newForecast(p *Plan) *forecast {
 
 // done notes that something estimated to take that long took so long.
 func (f *forecast) done(ph phase, estimated, taken time.Duration) {
-	f.ahead[ph] = max(0, f.ahead[ph]-estimated)
+	f.skip(ph, estimated)
 	f.estimated[ph] += estimated
 	f.taken[ph] += taken
+}
+
+// skip takes off what turned out not to be done.
+func (f *forecast) skip(ph phase, estimated time.Duration) {
+	f.ahead[ph] = max(0, f.ahead[ph]-estimated)
 }
 
 func (f *forecast) left() time.Duration {

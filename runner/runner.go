@@ -40,6 +40,7 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 		plan:     plan,
 		events:   newEvents(cfg.Progress),
 		forecast: newForecast(plan),
+		turns:    newTurns(),
 		started:  time.Now(),
 		id:       rand.Uint32(),
 	}
@@ -65,6 +66,7 @@ type run struct {
 	plan     *Plan
 	events   *events
 	forecast *forecast
+	turns    *turns
 	result   *result.Result
 	started  time.Time
 	arms     []arm
