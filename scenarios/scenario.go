@@ -115,10 +115,10 @@ func (s Scenario) Quicken() Scenario {
 	if form == nil {
 		form = []Setting{
 			{"blocks", []string{"2"}},
-			{"duration", []string{"250ms"}},
-			{"warmup", []string{"50ms"}},
-			{"control", []string{"100ms"}},
-			{"verify", []string{"200ms"}},
+			{"duration", []string{"200ms"}},
+			{"warmup", []string{"40ms"}},
+			{"control", []string{"60ms"}},
+			{"verify", []string{"100ms"}},
 		}
 	}
 	s.Quick = true
