@@ -26,11 +26,12 @@ type Usage struct {
 
 // Broker is a running broker. Its methods are safe from any goroutine.
 type Broker struct {
-	program   *Program
-	addrs     []string   // MQTT, one for each node
-	processes []*process // nil for an address
-	root      string     // everything below is removed by Stop
-	died      chan struct{}
+	program    *Program
+	addrs      []string   // MQTT, one for each node
+	processes  []*process // nil for an address
+	healthURLs []string   // one for each process, "" where a node cannot be asked
+	root       string     // everything below is removed by Stop
+	died       chan struct{}
 
 	mu       sync.Mutex
 	stopping bool // what ends from now on does not die
@@ -100,17 +101,22 @@ func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
 	}
 	var all []*process
 	for _, node := range nodes {
-		addr, err := node.address(p.about.Ports[0])
-		if err != nil {
-			return b, err
+		data := &templateData{
+			Name: node.Name, Node: node, Nodes: nodes, Clustered: n > 1, Cluster: fmt.Sprintf("inflight-slot%d", slot.Number),
+			Dir: node.data(), Replicas: replicas, Params: p.spec.Params,
 		}
-		b.addrs = append(b.addrs, addr)
-		process, err := p.process(slot, node, nodes, replicas)
+		process, err := p.process(slot, data)
 		if err != nil {
 			return b, errors.Join(err, closeLogs(all))
 		}
 		process.onExit = b.exited
 		all = append(all, process)
+		addr, err1 := node.address(p.about.Ports[0])
+		url, err2 := render(p.about.Health, data)
+		if err := errors.Join(err1, err2); err != nil {
+			return b, errors.Join(err, closeLogs(all))
+		}
+		b.addrs, b.healthURLs = append(b.addrs, addr), append(b.healthURLs, url)
 	}
 	started, err := startAll(all)
 	b.processes = all[:started]
@@ -140,14 +146,11 @@ func closeLogs(processes []*process) error {
 	return errors.Join(errs...)
 }
 
-// process writes the files of one node and makes its process, not started yet.
-func (p *Program) process(slot Slot, n *node, nodes []*node, replicas int) (*process, error) {
+// process writes the files of the node of data and makes its process, not started yet.
+func (p *Program) process(slot Slot, data *templateData) (*process, error) {
+	n := data.Node
 	if err := os.MkdirAll(n.data(), 0o777); err != nil {
 		return nil, fmt.Errorf("make the data directory of node %s: %w", n.Name, err)
-	}
-	data := &templateData{
-		Name: n.Name, Node: n, Nodes: nodes, Clustered: len(nodes) > 1, Cluster: fmt.Sprintf("inflight-slot%d", slot.Number),
-		Dir: n.data(), Replicas: replicas, Params: p.spec.Params,
 	}
 	for name, text := range p.about.Files {
 		content, err := render(text, data)

@@ -149,6 +149,10 @@ func TestStartFails(t *testing.T) {
 			[]string{"node n1: not ready after 1.5s: no CONNACK", "node n1 of 1", "2-fake-n1.log"},
 		},
 		{
+			"says that it is not well", "fake?mode=sick", 1, 1500 * time.Millisecond, false,
+			[]string{"node n1: not ready after 1.5s: http://127.0.0.1:", "says 503 Service Unavailable: no leader"},
+		},
+		{
 			"acknowledges and never delivers", "fake?mode=mute", 1, 1500 * time.Millisecond, false,
 			[]string{"not ready after 1.5s: the delivery: no PUBLISH"},
 		},

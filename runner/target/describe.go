@@ -30,6 +30,7 @@ type description struct {
 	Ports      []string              `yaml:"ports"`       // names of the ports each node needs; the first is MQTT's
 	Files      map[string]string     `yaml:"files"`       // configuration of a node: name -> template
 	Args       []string              `yaml:"args"`        // templates; one that renders empty is left out
+	Health     string                `yaml:"health"`      // template of a URL that answers 200 once a node is well; "": none
 	Version    versionQuery          `yaml:"version"`
 
 	pattern *regexp.Regexp
@@ -144,7 +145,7 @@ func (d *description) validate(kind string) error {
 			bad("files: %q is not a plain file name", name)
 		}
 	}
-	for _, text := range slices.Concat(d.Args, slices.Collect(maps.Values(d.Files))) {
+	for _, text := range append(slices.Concat(d.Args, slices.Collect(maps.Values(d.Files))), d.Health) {
 		if _, err := parseTemplate(text, ""); err != nil {
 			bad("template %q: %w", firstLine(text), err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -48,14 +50,15 @@ delivers: true
 parameters:
   mode:
     type: choice
-    values: [well, dies, silent, refuses, stubborn, parent, taken, once, mute]
+    values: [well, dies, silent, refuses, stubborn, parent, taken, once, mute, sick]
     default: well
   port: { type: int, min: 1, max: 65535 }
   nodes: { type: int, min: 1, max: 9 }
   replicas: { type: int, min: 1, max: 5 }
 durability:
   - is: file
-ports: [mqtt, other]
+ports: [mqtt, health]
+health: 'http://{{addr .Node "health"}}/healthz'
 files:
   fake.conf: |
     node {{.Name}} of {{len .Nodes}}
@@ -63,7 +66,7 @@ args:
   - broker
   - --mode={{.Params.mode}}
   - --listen={{addr .Node "mqtt"}}
-  - --dir={{.Dir}}
+  - --health={{addr .Node "health"}}
   - --config={{file "fake.conf"}}
 version: { args: [version], pattern: 'fake (\S+)' }
 `
@@ -135,6 +138,12 @@ func fakeBroker(flags map[string]string) int {
 		}
 		fmt.Printf("child %d\n", child.Process.Pid)
 	}
+	var asked atomic.Int64
+	go http.ListenAndServe(flags["health"], http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 || mode == "sick" { // nobody is well at once
+			http.Error(w, "no leader", http.StatusServiceUnavailable)
+		}
+	}))
 	l, err := net.Listen("tcp", flags["listen"])
 	if err != nil {
 		fmt.Println(err)

@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,7 +19,7 @@ import (
 // One attempt at a round trip. A broker that has just come up may need longer than the first bound for its first client,
 // so each failure gives the next attempt more.
 const (
-	attemptBound    = 2 * time.Second
+	attemptBound    = 3 * time.Second
 	attemptStep     = 500 * time.Millisecond
 	attemptBoundMax = 6 * time.Second
 	firstPause      = 20 * time.Millisecond // between attempts, doubled each time
@@ -53,18 +56,19 @@ func (b *Broker) ready(ctx context.Context, timeout time.Duration) error {
 	var seed [4]byte
 	rand.Read(seed[:]) // never fails
 	r := &readiness{broker: b, timeout: timeout, run: "r" + hex.EncodeToString(seed[:])}
-	var each errgroup.Group
-	for i := range b.addrs {
-		each.Go(func() error {
-			err := r.check(ctx, fmt.Sprintf("%sn%d", r.run, i+1), i, i)
-			if err != nil {
-				cancel(err) // the others need not try on
-			}
-			return err
-		})
+	// The first client of a cluster often makes what all nodes share. It comes when every node is well, and alone: three
+	// first clients at once, before there was a leader, kept a nats-server cluster busy with itself for 10 s.
+	rest := make([]int, len(b.addrs))
+	for i := range rest {
+		rest[i] = i
 	}
-	if err := each.Wait(); err != nil {
+	if err := r.all(cancel, rest, func(i int) error { return r.healthy(ctx, i) }); err != nil {
 		return err
+	}
+	for _, some := range [][]int{rest[:1], rest[1:]} {
+		if err := r.all(cancel, some, func(i int) error { return r.check(ctx, fmt.Sprintf("%sn%d", r.run, i+1), i, i) }); err != nil {
+			return err
+		}
 	}
 	if last := len(b.addrs) - 1; last > 0 && b.Delivers() {
 		return r.check(ctx, r.run+"x", 0, last)
@@ -72,13 +76,68 @@ func (b *Broker) ready(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
+// all calls f for each of the nodes at once; after the first error the others need not try on.
+func (r *readiness) all(cancel context.CancelCauseFunc, nodes []int, f func(i int) error) error {
+	var each errgroup.Group
+	for _, i := range nodes {
+		each.Go(func() error {
+			err := f(i)
+			if err != nil {
+				cancel(err)
+			}
+			return err
+		})
+	}
+	return each.Wait()
+}
+
+// healthy waits until node i says of itself that it is well, if it has a way to say so.
+func (r *readiness) healthy(ctx context.Context, i int) error {
+	if !r.broker.Managed() || r.broker.healthURLs[i] == "" {
+		return nil
+	}
+	// No connection is kept: the next request may be minutes away, of another broker.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return r.retry(ctx, i, i, func(_ int, bound time.Duration) error {
+		ctx, cancel := context.WithTimeout(ctx, bound)
+		defer cancel()
+		return getHealth(ctx, client, r.broker.healthURLs[i])
+	})
+}
+
+// getHealth is an error unless the answer is 200.
+func getHealth(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	const enough = 200 // bytes of an explanation
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, enough))
+	return fmt.Errorf("%s says %s: %s", url, answer.Status, strings.TrimSpace(string(text)))
+}
+
 // check tries until a message published on node from arrives on node to. name is unique in the run, at most 12 letters
 // and digits.
 func (r *readiness) check(ctx context.Context, name string, from, to int) error {
+	return r.retry(ctx, from, to, func(attempt int, bound time.Duration) error {
+		return roundTrip(ctx, r.broker.addrs[from], r.broker.addrs[to], fmt.Sprintf("%sa%d", name, attempt), r.broker.Delivers(), bound)
+	})
+}
+
+// retry tries until it works, cannot work, or ctx ends. What is tried concerns node to, and node from where it is another.
+func (r *readiness) retry(ctx context.Context, from, to int, try func(attempt int, bound time.Duration) error) error {
 	var last error
 	bound, pause := attemptBound, firstPause
 	for attempt := 1; ; attempt++ {
-		err := roundTrip(ctx, r.broker.addrs[from], r.broker.addrs[to], fmt.Sprintf("%sa%d", name, attempt), r.broker.Delivers(), bound)
+		err := try(attempt, bound)
 		if err == nil {
 			return nil
 		}
