@@ -18,7 +18,7 @@
 //   - after the last block, so that nothing of it is measured, comes the verification of each arm at each point: a
 //     subscriber at the same QoS, on another node than the publishers where there is one, and the ledger.
 //
-// A measured run lasts as long as the scenario says, or somewhat longer, so that it holds whole turns of the window: at
+// A measured run lasts as long as the scenario says, or longer, so that it holds whole turns of the window and begins after one: at
 // QoS 2 a serialised broker completes exchanges in waves of a whole window, see turns.go.
 //
 // With a single arm a block is one run (and its control), and no slots are swapped.

@@ -157,7 +157,8 @@ func (r *run) step(ctx context.Context, pass *Pass, step *Step, brokers []*targe
 	case Measure:
 		times := loadTimes{warmup: r.plan.Scenario.Warmup, measured: r.plan.Scenario.Control}
 		if !step.Control {
-			times.measured = r.turns.fit(step.Arm, step.Point, r.plan.Scenario.Duration)
+			times.measured = r.plan.Scenario.Duration
+			times = r.turns.fit(step.Arm, step.Point, times)
 		}
 		m, err := r.load(ctx, broker, step, times)
 		if err != nil {

@@ -11,6 +11,8 @@ import (
 // PUBLISH packets, in which time no exchange completes, and then the window of PUBREL packets behind them. A measured time
 // that cuts a wave counts too many exchanges or too few, up to all of them; one that holds whole turns of the window counts
 // right wherever it begins.
+//
+// The same is done at every QoS and for every broker; for one that is not serialised a turn is short and nothing changes.
 const (
 	// maxStretch bounds the measured time, in times of what the scenario asks for. A turn that is longer is not waited for.
 	maxStretch = 4
@@ -50,8 +52,9 @@ func (t *turns) note(arm int, point scenarios.Point, exchanges int64, took time.
 	t.last[turnKey{arm, scenarios.Point{QoS: point.QoS}}] = work{exchanges, took}
 }
 
-// fit is the shortest measured time that is at least wanted and holds whole turns, as far as is known by now.
-func (t *turns) fit(arm int, point scenarios.Point, wanted time.Duration) time.Duration {
+// fit stretches the times of a run, as far as is known by now: the measured time to the shortest that holds whole turns, the
+// warm-up to one turn, since in the first one no exchange has waited behind the PUBREL packets of another.
+func (t *turns) fit(arm int, point scenarios.Point, wanted loadTimes) loadTimes {
 	w, ok := t.seen[turnKey{arm, point}]
 	if !ok {
 		w, ok = t.last[turnKey{arm, scenarios.Point{QoS: point.QoS}}]
@@ -60,9 +63,9 @@ func (t *turns) fit(arm int, point scenarios.Point, wanted time.Duration) time.D
 		return wanted
 	}
 	turn := float64(point.Window*point.Connections) * float64(w.took) / float64(w.exchanges)
-	n := math.Ceil(float64(wanted) / turn)
-	if fitted := n * turn; n < manyTurns && fitted <= maxStretch*float64(wanted) {
-		return time.Duration(fitted)
+	n := math.Ceil(float64(wanted.measured) / turn)
+	if n >= manyTurns || n*turn > maxStretch*float64(wanted.measured) {
+		return wanted
 	}
-	return wanted
+	return loadTimes{warmup: max(wanted.warmup, time.Duration(turn)), measured: time.Duration(n * turn)}
 }

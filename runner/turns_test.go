@@ -25,10 +25,15 @@ func TestMeasuredTimeHoldsWholeTurns(t *testing.T) {
 		point := scenarios.Point{QoS: 2, Window: test.window, Connections: 1, Payload: 256}
 		turns := newTurns()
 		turns.note(1, point, test.seen.exchanges, test.seen.took)
-		if got := turns.fit(1, point, 250*time.Millisecond); (got - test.want).Abs() > time.Microsecond {
-			t.Errorf("window %d, %d exchanges in %v: %v, want %v: %s", test.window, test.seen.exchanges, test.seen.took, got, test.want, test.reason)
+		wanted := loadTimes{warmup: 50 * time.Millisecond, measured: 250 * time.Millisecond}
+		got := turns.fit(1, point, wanted)
+		if (got.measured - test.want).Abs() > time.Microsecond {
+			t.Errorf("window %d, %d exchanges in %v: %v, want %v: %s", test.window, test.seen.exchanges, test.seen.took, got.measured, test.want, test.reason)
 		}
-		if got := turns.fit(0, point, 250*time.Millisecond); got != 250*time.Millisecond {
+		if got.measured != wanted.measured && got.warmup < got.measured/2 || got.measured == wanted.measured && got.warmup != wanted.warmup {
+			t.Errorf("window %d: warm-up of %v before %v, want a turn", test.window, got.warmup, got.measured)
+		}
+		if got := turns.fit(0, point, wanted); got != wanted {
 			t.Errorf("the other arm, of which nothing is known: %v", got)
 		}
 	}
@@ -40,15 +45,18 @@ func TestTurnsOfAPointNotRunYet(t *testing.T) {
 	turns.note(0, deepest, 640, time.Second)
 	other := deepest
 	other.Window, other.Connections = 20, 8
-	if got := turns.fit(0, other, 200*time.Millisecond); got != 250*time.Millisecond {
+	measured := func(wanted time.Duration) time.Duration {
+		return turns.fit(0, other, loadTimes{measured: wanted}).measured
+	}
+	if got := measured(200 * time.Millisecond); got != 250*time.Millisecond {
 		t.Errorf("%v, want one turn of 160 at the rate of the first load", got)
 	}
 	turns.note(0, other, 1_600, time.Second)
-	if got := turns.fit(0, other, 150*time.Millisecond); got != 200*time.Millisecond {
+	if got := measured(150 * time.Millisecond); got != 200*time.Millisecond {
 		t.Errorf("%v, want two turns at the point's own rate", got)
 	}
 	other.QoS = 1
-	if got := turns.fit(0, other, 150*time.Millisecond); got != 150*time.Millisecond {
+	if got := measured(150 * time.Millisecond); got != 150*time.Millisecond {
 		t.Errorf("%v: another QoS says nothing", got)
 	}
 }
@@ -69,7 +77,7 @@ func TestWavesAreCountedRight(t *testing.T) {
 	turns := newTurns()
 	point := scenarios.Point{QoS: 2, Window: window, Connections: 1}
 	turns.note(0, point, 3*window, 3*window*2*each)
-	measured := turns.fit(0, point, 250*time.Millisecond)
+	measured := turns.fit(0, point, loadTimes{measured: 250 * time.Millisecond}).measured
 	for warmup := time.Duration(0); warmup < time.Second; warmup += 7 * time.Millisecond {
 		if rate := float64(completions(warmup, warmup+measured)) / measured.Seconds(); rate < 620 || rate > 630 {
 			t.Errorf("after %v: %.0f/s, want 625", warmup, rate)

@@ -94,7 +94,7 @@ func TestVerificationWaitsForTheSubscription(t *testing.T) {
 
 func TestVerificationOfADeafBroker(t *testing.T) {
 	broker := startTestBroker(t, &testBroker{late: 1 << 30})
-	res, err := Run(t.Context(), verifying(t, broker.addr, 1, nil))
+	res, err := Run(t.Context(), verifying(t, broker.addr, 1, func(s *scenarios.Scenario) { s.Drain = 200 * time.Millisecond }))
 	if err == nil || !strings.Contains(err.Error(), "subscription not in force") {
 		t.Fatalf("got %v, want an error about the subscription", err)
 	}
