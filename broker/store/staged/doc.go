@@ -24,7 +24,10 @@
 // message that is not released, see tracker. So a crash can leave a released copy behind. What keeps that harmless:
 //
 //   - an identifier that is used again gets a newer message under the same subject; only the newest one counts;
-//   - on resume, [Store.Held] asks the delivery stream of each copy whether its id is known (a publish that carries the id
-//     and an impossible expected sequence: the duplicate check comes first, so the answer tells, and nothing is stored).
-//     A released copy is discarded there and then and not taken for a pending exchange.
+//   - on resume, [Store.Held] leaves out what this node knows to be released, and in a cluster asks the delivery stream of
+//     each other copy whether its id is known (a publish that carries the id and an impossible expected sequence: the
+//     duplicate check comes first, so the answer tells, and nothing is stored).
+//
+// What is left open: when every node that knows of a release is killed within the discard's delay ([discardTick]), the
+// copy that stays behind is taken for a pending exchange.
 package staged

@@ -107,8 +107,8 @@ func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 	var held []store.Held
 	for i := range refs {
 		id, newest := idOf[refs[i].seq]
-		released := !newest
-		if newest {
+		released := !newest || t.isReleased(refs[i].seq)
+		if !released && s.cfg.Replicas > 1 {
 			var err error
 			if released, err = s.isReleased(ctx, store.Ref(refs[i].seq)); err != nil {
 				return nil, fmt.Errorf("held messages: %w", err)
@@ -126,8 +126,9 @@ func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 	return held, nil
 }
 
-// isReleased asks the delivery stream whether it knows the release of ref. Nothing is stored: the duplicate check comes
-// first, and the expected sequence is one that no stream reaches.
+// isReleased asks the delivery stream whether it knows the release of ref. Nothing is stored: in a replicated stream the
+// duplicate check comes first, and the expected sequence is one that no stream reaches. A stream of one replica checks the
+// sequence first; there the tracker of the only node knows.
 func (s *Store) isReleased(ctx context.Context, ref store.Ref) (bool, error) {
 	for {
 		msg := nats.NewMsg(msgsRoot + "probe")

@@ -39,6 +39,9 @@ const (
 	discardBatch = 256
 )
 
+// closeWait bounds how long the end of a store waits for its last discards.
+const closeWait = 2 * time.Second
+
 // Config of the store.
 type Config struct {
 	Conn     *nats.Conn    // of this store alone; it is closed with it
@@ -270,25 +273,30 @@ func (s *Store) purger() {
 	for {
 		select {
 		case <-s.stop:
+			s.purgeRound() // so that an orderly end leaves no released copy behind
 			return
 		case <-tick.C:
 		case <-s.kick:
 		}
-		s.purgeMu.Lock()
-		round := s.dirty
-		s.dirty = nil
-		s.purgeMu.Unlock()
-		for _, t := range round {
-			if bound := t.bound(); bound > 0 {
-				if err := s.purge(t.subject+".*", bound); err != nil {
-					s.log.Warn("discard of staged messages", "error", err)
-				}
+		s.purgeRound()
+	}
+}
+
+func (s *Store) purgeRound() {
+	s.purgeMu.Lock()
+	round := s.dirty
+	s.dirty = nil
+	s.purgeMu.Unlock()
+	for _, t := range round {
+		if bound := t.bound(); bound > 0 {
+			if err := s.purge(t.subject+".*", bound); err != nil && !errors.Is(err, store.ErrClosed) {
+				s.log.Warn("discard of staged messages", "error", err)
 			}
-			if t.rest() {
-				s.purgeMu.Lock()
-				s.dirty = append(s.dirty, t)
-				s.purgeMu.Unlock()
-			}
+		}
+		if t.rest() {
+			s.purgeMu.Lock()
+			s.dirty = append(s.dirty, t)
+			s.purgeMu.Unlock()
 		}
 	}
 }
@@ -335,7 +343,11 @@ func (s *Store) Close() {
 	default:
 	}
 	close(s.stop)
-	s.calls.close()
+	select {
+	case <-s.stopped:
+	case <-time.After(closeWait):
+	}
+	s.calls.close() // whatever still waits fails, the purger too
 	<-s.stopped
 	s.nc.Close()
 }

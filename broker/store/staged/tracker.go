@@ -83,6 +83,14 @@ func (t *tracker) release(seq uint64) (released int, queue bool) {
 	return t.released, queue
 }
 
+// isReleased reports whether this node has seen the release of seq become durable.
+func (t *tracker) isReleased(seq uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := sort.Search(len(t.refs), func(i int) bool { return t.refs[i].seq >= seq })
+	return seq < t.purged || i < len(t.refs) && t.refs[i].seq == seq && t.refs[i].released
+}
+
 // bound drops the released prefix and returns the sequence below which everything can go; 0 when there is nothing to
 // purge.
 func (t *tracker) bound() uint64 {

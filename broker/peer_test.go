@@ -1,0 +1,293 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"inflight/broker/packet"
+)
+
+// quiet is how long a peer waits to be sure that nothing more comes.
+const quiet = 150 * time.Millisecond
+
+// patience bounds every wait of a peer; it is no criterion of speed.
+const patience = 20 * time.Second
+
+// peer speaks the wire: it sends what it is told and wants what it is told, in packets.
+type peer struct {
+	t  testing.TB
+	nc net.Conn
+	rd *packet.Reader
+}
+
+func dial(t testing.TB, s *Server) *peer {
+	t.Helper()
+	nc, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	return &peer{t: t, nc: nc, rd: packet.NewReader(nc, 4096, 0)}
+}
+
+// connect dials and connects; flags may hold "keep" for a session that is kept, "present" if it must exist.
+func connect(t testing.TB, s *Server, id string, flags ...string) *peer {
+	t.Helper()
+	p := dial(t, s)
+	keep, present := false, false
+	for _, f := range flags {
+		keep = keep || f == "keep"
+		present = present || f == "present"
+	}
+	p.send(packet.AppendConnect(nil, &packet.Connect{ClientID: id, CleanSession: !keep}))
+	p.want(fmt.Sprintf("CONNACK present=%v code=0", present))
+	return p
+}
+
+func (p *peer) send(parts ...[]byte) {
+	p.t.Helper()
+	if _, err := p.nc.Write(bytes.Join(parts, nil)); err != nil {
+		p.t.Fatalf("send: %v", err)
+	}
+}
+
+func pub(id uint16, qos byte, topic, payload string) []byte {
+	return packet.AppendPublish(nil, &packet.Publish{Topic: []byte(topic), Payload: []byte(payload), ID: id, QoS: qos})
+}
+
+func dup(id uint16, qos byte, topic, payload string) []byte {
+	return packet.AppendPublish(nil, &packet.Publish{Topic: []byte(topic), Payload: []byte(payload), ID: id, QoS: qos, Dup: true})
+}
+
+func ack(t packet.Type, id uint16) []byte { return packet.AppendAck(nil, t, id) }
+
+// describe is the second representation of packets, for tests and logs only.
+func describe(f packet.Frame) string {
+	switch t := f.Type(); t {
+	case packet.CONNACK:
+		present, code, err := packet.ParseConnack(f)
+		return orError(err, "CONNACK present=%v code=%d", present, code)
+	case packet.PUBLISH:
+		p, err := packet.ParsePublish(f)
+		s := fmt.Sprintf("PUBLISH q%d %s %q", p.QoS, p.Topic, p.Payload)
+		if p.Dup {
+			s += " dup"
+		}
+		return orError(err, "%s", s)
+	case packet.SUBACK:
+		id, codes, err := packet.ParseSuback(f)
+		return orError(err, "SUBACK %d %v", id, codes)
+	case packet.PINGRESP:
+		return orError(packet.ParseEmpty(f), "PINGRESP")
+	default:
+		id, err := packet.ParseAck(f)
+		return orError(err, "%v %d", t, id)
+	}
+}
+
+func orError(err error, format string, args ...any) string {
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// next reads one packet.
+func (p *peer) next() (packet.Frame, error) {
+	_ = p.nc.SetReadDeadline(time.Now().Add(patience))
+	return p.rd.Next()
+}
+
+// want reads one packet for each sentence and compares. A PUBLISH is compared without its identifier, which is returned
+// of the last one.
+func (p *peer) want(sentences ...string) (id uint16) {
+	p.t.Helper()
+	for _, want := range sentences {
+		f, err := p.next()
+		if err != nil {
+			p.t.Fatalf("want %s, got %v", want, err)
+		}
+		if got := describe(f); got != want {
+			p.t.Fatalf("want %s, got %s", want, got)
+		}
+		if f.Type() == packet.PUBLISH {
+			pub, _ := packet.ParsePublish(f)
+			id = pub.ID
+		}
+	}
+	return id
+}
+
+// wantQuiet wants nothing more for a while.
+func (p *peer) wantQuiet() {
+	p.t.Helper()
+	_ = p.nc.SetReadDeadline(time.Now().Add(quiet))
+	f, err := p.rd.Next()
+	if err == nil {
+		p.t.Fatalf("want nothing, got %s", describe(f))
+	}
+	if ne, ok := err.(net.Error); !ok || !ne.Timeout() {
+		p.t.Fatalf("want an open, quiet connection, got %v", err)
+	}
+}
+
+// wantClosed wants the broker to close the connection without another packet.
+func (p *peer) wantClosed() {
+	p.t.Helper()
+	f, err := p.next()
+	if err == nil {
+		p.t.Fatalf("want a closed connection, got %s", describe(f))
+	}
+	if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		p.t.Fatal("want a closed connection, it stays open")
+	}
+}
+
+func (p *peer) subscribe(filter string, qos byte) {
+	p.t.Helper()
+	p.send(packet.AppendSubscribe(nil, &packet.Subscribe{ID: 1, Subscriptions: []packet.Subscription{{Filter: filter, QoS: qos}}}))
+	p.want(fmt.Sprintf("SUBACK 1 [%d]", qos))
+}
+
+// take receives QoS 2 messages and completes them; the broker may send several before it answers.
+func (p *peer) take(sentences ...string) {
+	p.t.Helper()
+	released := 0
+	for i := 0; i < len(sentences) || released < len(sentences); {
+		f, err := p.next()
+		if err != nil {
+			p.t.Fatalf("want %d messages, got %v after %d", len(sentences), err, i)
+		}
+		switch f.Type() {
+		case packet.PUBLISH:
+			if got := describe(f); i == len(sentences) || got != sentences[i] {
+				p.t.Fatalf("message %d: want %q, got %s", i+1, sentences, got)
+			}
+			i++
+			pub, _ := packet.ParsePublish(f)
+			p.send(ack(packet.PUBREC, pub.ID))
+		case packet.PUBREL:
+			id, _ := packet.ParseAck(f)
+			p.send(ack(packet.PUBCOMP, id))
+			released++
+		default:
+			p.t.Fatalf("want messages, got %s", describe(f))
+		}
+	}
+}
+
+// cut resets the connection.
+func (p *peer) cut() {
+	_ = p.nc.(*net.TCPConn).SetLinger(0)
+	_ = p.nc.Close()
+}
+
+// open starts a broker of its own on the given store.
+func open(t testing.TB, storeName string, edit ...func(*Config)) *Server {
+	t.Helper()
+	cfg := Config{Listen: "127.0.0.1:0", Store: storeName, Pipeline: true, Log: testLog(t)}
+	if storeName != StoreMemory {
+		cfg.StoreDir = t.TempDir()
+	}
+	for _, e := range edit {
+		e(&cfg)
+	}
+	return start(t, cfg)
+}
+
+func start(t testing.TB, cfg Config) *Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := Open(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	return s
+}
+
+// cluster starts three members of one cluster.
+func cluster(t testing.TB, edit ...func(*Config)) []*Server {
+	t.Helper()
+	var routes, listen []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listen = append(listen, l.Addr().String())
+		routes = append(routes, "nats://"+l.Addr().String())
+		_ = l.Close()
+	}
+	servers := make([]*Server, 3)
+	errs := make(chan error, 3)
+	dir := t.TempDir()
+	for i := range 3 {
+		cfg := Config{
+			Listen: "127.0.0.1:0", Store: StoreStaged, Pipeline: true, Log: testLog(t), Node: fmt.Sprintf("n%d", i+1),
+			StoreDir: fmt.Sprintf("%s/n%d", dir, i+1), Cluster: "test", ClusterListen: listen[i], Routes: routes, Replicas: 3,
+		}
+		for _, e := range edit {
+			e(&cfg)
+		}
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			defer cancel()
+			var err error
+			servers[i], err = Open(ctx, cfg)
+			errs <- err
+		}()
+	}
+	for range 3 {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, s := range servers {
+			s.Shutdown()
+		}
+	})
+	return servers
+}
+
+func testLog(t testing.TB) *slog.Logger {
+	var w io.Writer = io.Discard
+	if os.Getenv("INFLIGHT_TEST_LOG") != "" {
+		w = t.Output()
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// eachStore runs a test on every store that a single broker can have.
+func eachStore(t *testing.T, run func(t *testing.T, s *Server)) {
+	for _, name := range []string{StoreMemory, StoreStaged} {
+		t.Run(name, func(t *testing.T) { run(t, open(t, name)) })
+	}
+}
+
+// numbered makes n packets, one for each identifier from 1.
+func numbered(n int, one func(id uint16) []byte) []byte {
+	var b []byte
+	for id := range n {
+		b = append(b, one(uint16(id+1))...)
+	}
+	return b
+}
+
+func sentences(n int, format string) []string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = strings.ReplaceAll(format, "#", fmt.Sprint(i+1))
+	}
+	return s
+}
