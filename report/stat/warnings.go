@@ -181,7 +181,7 @@ func (e estimate) reservations(blocks int, totals, swapped bool) []result.Warnin
 		warn(CodeNotSwapped, "%d passes: a difference between the slots does not cancel wholly", len(e.passes))
 	}
 	if lowest, highest, ok := e.disagreement(); ok {
-		warn(CodePassesDisagree, "the passes disagree, %.2f and %.2f: the slots differ, or something changed between the passes",
+		warn(CodePassesDisagree, "the passes disagree, %.3g and %.3g: the slots differ, or something changed between the passes",
 			math.Exp(lowest), math.Exp(highest))
 	}
 	return out

@@ -31,8 +31,11 @@ func Count(n int64) string {
 	return sign + b.String()
 }
 
-// Rate writes messages per second: whole from 100 on, three significant digits below.
+// Rate writes messages per second: whole from 100 on, three significant digits below and above a million.
 func Rate(perSecond float64) string {
+	if perSecond >= 999_999.5 {
+		return significant(perSecond/1e6, 3) + "M"
+	}
 	if perSecond >= 99.95 {
 		return Count(int64(math.Round(perSecond)))
 	}

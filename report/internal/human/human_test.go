@@ -16,6 +16,8 @@ func TestNumbers(t *testing.T) {
 		{"largest", Count(math.MaxInt64), "9,223,372,036,854,775,807"},
 
 		{"rate", Rate(18_051.4), "18,051"},
+		{"rate above a million", Rate(1_300_218), "1.30M"},
+		{"rate just below a million", Rate(999_999.4), "999,999"},
 		{"rate below 100", Rate(45.23), "45.2"},
 		{"rate that rounds to 100", Rate(99.96), "100"},
 		{"rate below 1", Rate(0.0123), "0.0123"},

@@ -1,0 +1,195 @@
+package page
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"inflight/report/internal/human"
+	"inflight/report/stat"
+)
+
+// Files that the Markdown links to, beside itself.
+const (
+	ThroughputFile = "throughput.svg"
+	P99File        = "p99.svg"
+)
+
+// Markdown writes the model in GitHub's Markdown. The charts are linked as [ThroughputFile] and [P99File], described by
+// the texts in charts.
+func (m *Model) Markdown(w io.Writer, charts Charts) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n", escape(m.Title))
+	for _, s := range m.Headline {
+		fmt.Fprintf(&b, "**%s**\n\n", escape(s))
+	}
+	m.armsTable(&b)
+	for _, g := range m.Groups {
+		fmt.Fprintf(&b, "## %s\n\n", g.Heading)
+		m.groupTable(&b, g)
+	}
+	if m.Control != "" {
+		fmt.Fprintf(&b, "Control (QoS 0, B/A): %s.\n\n", escape(m.Control))
+	}
+	if len(m.Groups) > 0 {
+		fmt.Fprintf(&b, "![%s](%s)\n\n![%s](%s)\n\n", escape(charts.ThroughputAlt), ThroughputFile, escape(charts.P99Alt), P99File)
+	}
+	m.correctnessTable(&b)
+	if len(m.Warnings) > 0 {
+		b.WriteString("## Reservations\n\n")
+		for _, s := range m.Warnings {
+			fmt.Fprintf(&b, "- %s\n", escape(s))
+		}
+		b.WriteString("\n")
+	}
+	details(&b, "Environment", m.Environment)
+	details(&b, "Scenario", m.Scenario)
+	b.WriteString("<details><summary>Method</summary>\n\n")
+	for _, s := range m.Method {
+		fmt.Fprintf(&b, "%s\n\n", escape(s))
+	}
+	b.WriteString("</details>\n\n")
+	fmt.Fprintf(&b, "%s, run started %s. The numbers are in `result.json`.\n", escape(m.Tool), m.Started)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (m *Model) armsTable(b *strings.Builder) {
+	if len(m.Arms) == 0 {
+		return
+	}
+	rows := [][]string{{"arm", "target", "version", "durability"}}
+	for _, a := range m.Arms {
+		rows = append(rows, []string{escape(a.Name), code(a.Target), escape(orAbsent(a.Version)), escape(orAbsent(a.Durability))})
+	}
+	pipes(b, rows, 4)
+}
+
+func (m *Model) groupTable(b *strings.Builder, g Group) {
+	head := []string{"in flight"}
+	for _, a := range m.Arms {
+		head = append(head, escape(a.Name)+" msg/s", escape(a.Name)+" p99")
+	}
+	left := 0
+	if m.Compared {
+		a, c := escape(m.Arms[0].Name), escape(m.Arms[1].Name)
+		head = append(head, fmt.Sprintf("%s/%s throughput", c, a), fmt.Sprintf("%s/%s p99", c, a), "verdict")
+		left = 1
+	}
+	rows := [][]string{head}
+	for _, r := range g.Rows {
+		row := []string{r.InFlight}
+		for _, c := range r.Cells {
+			row = append(row, strike(c.Rate, c.Incorrect), strike(c.P99, c.Incorrect))
+		}
+		switch {
+		case m.Compared:
+			struck := r.Verdict == stat.Incorrect
+			row = append(row, strike(r.Ratio, struck)+" "+escape(r.Interval), strike(r.P99Ratio, struck)+" "+escape(r.P99Interval), shout(r.Verdict))
+		case r.Incorrect():
+			row[0] += " (INCORRECT)"
+		}
+		rows = append(rows, row)
+	}
+	pipes(b, rows, len(head)-left)
+}
+
+func (m *Model) correctnessTable(b *strings.Builder) {
+	if len(m.Correctness) == 0 {
+		return
+	}
+	b.WriteString("## Correctness\n\n")
+	rows := [][]string{{"arm", "QoS", "published", "acknowledged", "delivered", "lost", "duplicated", "reordered", "corrupt", "out of order", "verdict"}}
+	for _, c := range m.Correctness {
+		row := []string{escape(c.Arm), fmt.Sprint(c.QoS)}
+		for _, v := range []string{c.Published, c.Acknowledged, c.Delivered, c.Lost, c.Duplicated, c.Reordered, c.Corrupt, c.Order} {
+			row = append(row, escape(v))
+		}
+		rows = append(rows, append(row, shout(c.Verdict)))
+	}
+	pipes(b, rows, 10)
+}
+
+// pipes writes a table whose first row is the head; columns from the second up to numeric are aligned to the right.
+func pipes(b *strings.Builder, rows [][]string, numeric int) {
+	for i, row := range rows {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+		if i > 0 {
+			continue
+		}
+		for j := range row {
+			if len(rows[0]) > 4 && j < numeric || j == 0 && len(rows[0]) > 4 {
+				b.WriteString("|---:")
+			} else {
+				b.WriteString("|---")
+			}
+		}
+		b.WriteString("|\n")
+	}
+	b.WriteString("\n")
+}
+
+func details(b *strings.Builder, summary string, pairs []Pair) {
+	fmt.Fprintf(b, "<details><summary>%s</summary>\n\n", summary)
+	rows := [][]string{{"", ""}}
+	for _, p := range pairs {
+		rows = append(rows, []string{escape(p.Name), escape(p.Value)})
+	}
+	pipes(b, rows, 0)
+	b.WriteString("</details>\n\n")
+}
+
+func orAbsent(s string) string {
+	if s == "" {
+		return human.Absent
+	}
+	return s
+}
+
+// strike strikes a number out.
+func strike(s string, struck bool) string {
+	if struck && s != human.Absent {
+		return "~~" + escape(s) + "~~"
+	}
+	return escape(s)
+}
+
+// shout makes the one verdict that must not be overlooked loud.
+func shout(verdict string) string {
+	if verdict == stat.Incorrect {
+		return "**INCORRECT**"
+	}
+	return orDash(verdict)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return escape(human.Absent)
+	}
+	return s
+}
+
+// escape keeps text from being taken for Markdown or HTML.
+func escape(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strings.ContainsRune("\\`*_[]<>|~&", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// code writes a code span; a pipe needs its backslash even there, because the table is split first.
+func code(s string) string {
+	fence := "`"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	pad := ""
+	if strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") {
+		pad = " "
+	}
+	return fence + pad + strings.ReplaceAll(s, "|", `\|`) + pad + fence
+}

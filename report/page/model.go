@@ -1,0 +1,376 @@
+package page
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"inflight/report/internal/human"
+	"inflight/report/stat"
+	"inflight/runner/result"
+)
+
+// Model is a result in words and formatted numbers, in the order in which a reader wants them.
+type Model struct {
+	Title    string
+	Name     string   // of the scenario
+	State    string   // better, worse, same, inconclusive, incorrect or measured: sets the tone of the headline
+	Headline []string // the verdict in sentences
+	Partial  bool
+
+	Arms     []Arm
+	Compared bool // there are an A and a B
+	Groups   []Group
+	Control  string // in words; empty without one
+
+	Correctness []Correctness
+	Correct     string // the same, summed, in one line
+	Warnings    []string
+
+	Environment []Pair
+	Scenario    []Pair
+	Method      []string
+	Tool        string
+	Started     string // UTC, RFC 3339
+}
+
+// Arm is one side of the run.
+type Arm struct {
+	Name, Target, Version, Durability, Command string
+}
+
+// Group is the points that differ in the window only.
+type Group struct {
+	Heading string
+	Rows    []Row
+}
+
+// Row is one point. Cells has one entry per arm, in their order.
+type Row struct {
+	Point    stat.Point
+	InFlight string
+	Cells    []Cell
+
+	Ratio, Interval       string // of the throughput, B over A
+	P99Ratio, P99Interval string
+	SlotEffect            string
+	Verdict, P99Verdict   string
+}
+
+// Incorrect reports whether any number of the row is struck out.
+func (r Row) Incorrect() bool {
+	for _, c := range r.Cells {
+		if c.Incorrect {
+			return true
+		}
+	}
+	return false
+}
+
+// Cell is one arm at one point.
+type Cell struct {
+	Rate, RateInterval string
+	P50, P99           string
+	RSSPeak            string
+	Incorrect          bool
+}
+
+// Correctness is the account of one arm at one QoS, summed over its points.
+type Correctness struct {
+	Arm                                           string
+	QoS                                           int
+	Order                                         string // acknowledgements out of order
+	Published, Acknowledged, Delivered            string
+	Lost, Duplicated, Reordered, Corrupt, Verdict string
+	orders                                        int64
+}
+
+// Pair is a name and a value.
+type Pair struct{ Name, Value string }
+
+// New makes the model of a judged result.
+func New(r *result.Result) *Model {
+	m := &Model{
+		Title:   human.Clean(r.Scenario.Question),
+		Name:    human.Clean(r.Scenario.Name),
+		Partial: r.Partial,
+		Tool:    strings.TrimSpace(human.Clean(r.Tool.Name + " " + r.Tool.Version)),
+		Started: r.Started.UTC().Format(time.RFC3339),
+	}
+	if m.Title == "" {
+		m.Title = "Throughput against what is in flight"
+	}
+	for _, a := range r.Arms {
+		m.Arms = append(m.Arms, Arm{
+			Name: human.Clean(a.Name), Target: human.Clean(a.Target), Version: human.Clean(a.Version),
+			Durability: human.Clean(a.Durability), Command: human.Clean(strings.Join(a.Command, " ")),
+		})
+	}
+	m.Compared = len(r.Arms) >= 2
+	m.groups(r)
+	if c := r.Control; c != nil {
+		m.Control = fmt.Sprintf("%s %s over %s", human.Ratio(c.Ratio), human.Interval(c.Low, c.High), human.Plural(int64(c.Blocks), "block"))
+	}
+	m.correctness(r)
+	m.Warnings = warnings(r, len(m.Groups) > 1)
+	m.headline(r)
+	m.Environment, m.Scenario, m.Method = environment(r), scenario(r), method(r)
+	return m
+}
+
+func (m *Model) groups(r *result.Result) {
+	index := map[stat.Point]int{}
+	for _, p := range stat.Points(r) {
+		key := p
+		key.Window = 0
+		i, ok := index[key]
+		if !ok {
+			i = len(m.Groups)
+			index[key] = i
+			m.Groups = append(m.Groups, Group{Heading: fmt.Sprintf("QoS %d, %s, %s-byte payloads",
+				p.QoS, human.Plural(int64(p.Connections), "connection"), human.Count(int64(p.Payload)))})
+		}
+		m.Groups[i].Rows = append(m.Groups[i].Rows, row(r, p))
+	}
+}
+
+func row(r *result.Result, p stat.Point) Row {
+	out := Row{Point: p, InFlight: human.Count(int64(p.Window))}
+	for _, a := range r.Arms {
+		out.Cells = append(out.Cells, cell(stat.Summarise(r, a.Name, p)))
+	}
+	out.Ratio, out.Interval, out.P99Ratio, out.P99Interval, out.SlotEffect = human.Absent, human.Absent, human.Absent, human.Absent, human.Absent
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		if c.QoS != p.QoS || c.Window != p.Window || c.Connections != p.Connections || c.Payload != p.Payload {
+			continue
+		}
+		switch c.Metric {
+		case stat.Throughput:
+			out.Ratio, out.Interval, out.Verdict = human.Ratio(c.Ratio), human.Interval(c.Low, c.High), c.Verdict
+			if c.SlotEffect != nil {
+				out.SlotEffect = human.Ratio(*c.SlotEffect)
+			}
+		case stat.P99:
+			out.P99Ratio, out.P99Interval, out.P99Verdict = human.Ratio(c.Ratio), human.Interval(c.Low, c.High), c.Verdict
+		}
+	}
+	return out
+}
+
+func cell(s *stat.Summary) Cell {
+	c := Cell{Rate: human.Absent, RateInterval: human.Absent, P50: human.Absent, P99: human.Absent, RSSPeak: human.Absent}
+	if s == nil {
+		return c
+	}
+	c.Incorrect = s.Incorrect
+	if t := s.Throughput; t != nil {
+		c.Rate = human.Rate(t.Value)
+		if t.Low != nil && t.High != nil {
+			c.RateInterval = "[" + human.Rate(*t.Low) + ", " + human.Rate(*t.High) + "]"
+		}
+	}
+	if s.P99 != nil {
+		c.P99 = human.Latency(s.P99.Value)
+	}
+	if s.P50 != nil {
+		c.P50 = human.Latency(*s.P50)
+	}
+	if s.RSSPeak != nil {
+		c.RSSPeak = human.Bytes(*s.RSSPeak)
+	}
+	return c
+}
+
+func (m *Model) correctness(r *result.Result) {
+	var total stat.Account
+	var orders int64
+	verified := false
+	for _, a := range r.Arms {
+		seen := map[int]bool{}
+		for _, p := range stat.Points(r) {
+			if seen[p.QoS] {
+				continue
+			}
+			seen[p.QoS] = true
+			if c, account := correctnessOf(r, a.Name, p.QoS); c != nil {
+				m.Correctness = append(m.Correctness, *c)
+				orders += c.orders
+				if account != nil {
+					verified = true
+					total.Published += account.Published
+					total.Delivered += account.Delivered
+					total.Lost += account.Lost
+					total.Duplicated += account.Duplicated
+					total.Reordered += account.Reordered
+					total.Corrupt += account.Corrupt
+				}
+			}
+		}
+	}
+	m.Correct = fmt.Sprintf("%s out of order", human.Plural(orders, "acknowledgement"))
+	if !verified {
+		m.Correct += "; loss and duplication not checked"
+		return
+	}
+	m.Correct = fmt.Sprintf("%s lost, %s duplicated, %s reordered of %s; %s", human.Count(total.Lost), human.Count(total.Duplicated),
+		human.Count(total.Reordered), human.Plural(total.Published, "message"), m.Correct)
+}
+
+func correctnessOf(r *result.Result, arm string, qos int) (*Correctness, *stat.Account) {
+	c := &Correctness{Arm: human.Clean(arm), QoS: qos, Verdict: "ok"}
+	var account *stat.Account
+	cells := 0
+	for i := range r.Cells {
+		cell := &r.Cells[i]
+		if cell.Arm != arm || cell.QoS != qos || cell.Control {
+			continue
+		}
+		cells++
+		c.orders += cell.Order.Violations
+		if cell.Ledger != nil {
+			if account == nil {
+				account = new(stat.Account)
+			}
+			account.Add(cell.Ledger)
+		}
+		if cell.Incorrect() {
+			c.Verdict = stat.Incorrect
+		}
+	}
+	if cells == 0 {
+		return nil, nil
+	}
+	c.Order = human.Count(c.orders)
+	c.Published, c.Acknowledged, c.Delivered = human.Absent, human.Absent, human.Absent
+	c.Lost, c.Duplicated, c.Reordered, c.Corrupt = human.Absent, human.Absent, human.Absent, human.Absent
+	if account == nil {
+		if c.Verdict == "ok" {
+			c.Verdict = "order only"
+		}
+		return c, nil
+	}
+	c.Published, c.Acknowledged, c.Delivered = human.Count(account.Published), human.Count(account.Acknowledged), human.Count(account.Delivered)
+	c.Lost, c.Duplicated, c.Reordered = human.Count(account.Lost), human.Count(account.Duplicated), human.Count(account.Reordered)
+	c.Corrupt = human.Count(account.Corrupt)
+	return c, account
+}
+
+// warnings joins those of the run and those of the comparisons; the same text at several points is said once.
+func warnings(r *result.Result, grouped bool) []string {
+	var out []string
+	for _, w := range r.Warnings {
+		if w.Code != stat.CodePartial { // the headline begins with it
+			out = append(out, human.Clean(w.Text))
+		}
+	}
+	type entry struct{ metric, text string }
+	var order []entry
+	places := map[entry][]string{}
+	said := map[string]bool{} // codes at a place: what goes for the throughput need not be said again for the p99
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		at := human.Count(int64(c.Window))
+		if grouped {
+			at = fmt.Sprintf("QoS %d with %s, %s bytes and %s", c.QoS, human.Plural(int64(c.Connections), "connection"), human.Count(int64(c.Payload)), at)
+		}
+		for _, w := range c.Warnings {
+			if said[at+w.Code] {
+				continue
+			}
+			said[at+w.Code] = true
+			e := entry{c.Metric, human.Clean(w.Text)}
+			if places[e] == nil {
+				order = append(order, e)
+			}
+			places[e] = append(places[e], at)
+		}
+	}
+	for _, e := range order {
+		what := ""
+		if e.metric == stat.P99 {
+			what = "p99 "
+		}
+		where := human.List(places[e])
+		if grouped {
+			where = strings.Join(places[e], " in flight; at ")
+		}
+		out = append(out, fmt.Sprintf("%sat %s in flight: %s", what, where, e.text))
+	}
+	return out
+}
+
+func environment(r *result.Result) []Pair {
+	e := r.Environment
+	var out []Pair
+	add := func(name, value string) {
+		if value != "" {
+			out = append(out, Pair{name, human.Clean(value)})
+		}
+	}
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	add("processor", e.CPU)
+	add("cores", number(e.Cores))
+	add("system", strings.TrimSpace(e.OS+"/"+e.Arch+" "+e.Kernel))
+	add("Go", e.Go)
+	add("GOMAXPROCS", number(e.GOMAXPROCS))
+	add("TCP_NODELAY", map[bool]string{true: "on", false: "off"}[e.TCPNoDelay])
+	return out
+}
+
+func scenario(r *result.Result) []Pair {
+	s := r.Scenario
+	ints := func(values []int) string {
+		var out []string
+		for _, v := range values {
+			out = append(out, human.Count(int64(v)))
+		}
+		return strings.Join(out, "; ")
+	}
+	span := func(ns int64) string {
+		if ns <= 0 {
+			return "none"
+		}
+		return human.Duration(time.Duration(ns))
+	}
+	out := []Pair{
+		{"scenario", human.Clean(s.Name)},
+		{"QoS", ints(s.QoS)},
+		{"in flight", ints(s.Windows)},
+		{"connections", ints(s.Connections)},
+		{"payload bytes", ints(s.Payloads)},
+		{"passes", strconv.Itoa(s.Passes)},
+		{"blocks per pass and point", strconv.Itoa(s.Blocks)},
+		{"one run of an arm", span(s.DurationNS)},
+		{"warm-up before it", span(s.WarmupNS)},
+		{"one control run", span(s.ControlNS)},
+		{"one verification block", span(s.VerifyNS)},
+		{"nodes", strconv.Itoa(s.Nodes)},
+		{"replicas", strconv.Itoa(s.Replicas)},
+	}
+	if s.Quick {
+		out = append(out, Pair{"quick", "yes: fewer and shorter blocks"})
+	}
+	return append(out, Pair{"took", human.Duration(time.Duration(r.DurationNS))})
+}
+
+func method(r *result.Result) []string {
+	out := []string{
+		"Closed loop: each connection keeps its window of exchanges outstanding; a place is free again at PUBACK or PUBCOMP. The p99 is the time from sending a PUBLISH to that acknowledgement; ~ stands for too few samples.",
+	}
+	if len(r.Arms) < 2 {
+		return append(out, "Values of several passes are pooled as their geometric mean.")
+	}
+	return append(out,
+		"Crossover: in pass 1 arm A has slot 1 and arm B slot 2, in pass 2 they are swapped; inside a pass the arms alternate in blocks A B B A. The ratio is B over A, from the geometric means inside each block, pooled over the passes as their geometric mean, so that a difference between the slots cancels.",
+		"Intervals are 95 % (Student's t on the blocks' log ratios, stratified by pass). The control is the same ratio at QoS 0, over all blocks of the run: it must sit at 1.00, and how far its interval reaches is the noise floor.",
+		fmt.Sprintf("Same: the whole interval within %s %% of 1. Better or worse: the interval excludes 1 by more than the noise floor. Inconclusive: anything else. Incorrect: a cell lost, duplicated or reordered what it must not, or acknowledged out of order; its numbers are struck out.",
+			strconv.FormatFloat(100*stat.Margin(r.Control), 'f', 0, 64)),
+	)
+}

@@ -1,0 +1,320 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"inflight/report/internal/human"
+	"inflight/report/page"
+	"inflight/report/stat"
+	"inflight/runner/result"
+)
+
+// Widths of a table that is asked for without one, and the least that text is wrapped to.
+const (
+	defaultWidth = 80
+	minWidth     = 40
+	maxHead      = 8 // characters of an arm's own name in a column's head
+)
+
+// Table writes r for a terminal that is width columns wide (0: 80): a table for each combination of the swept values,
+// the arms, the control, what the ledgers say, and the reservations. A number that does not count, because the broker
+// broke its contract, is struck out: by the terminal with color, as ~~number~~ without it; and the verdict says
+// INCORRECT. Columns that do not fit lose their separators first, then the interval.
+func Table(w io.Writer, r *result.Result, width int, color bool) error {
+	if width <= 0 {
+		width = defaultWidth
+	}
+	t := table{model: page.New(judged(r)), width: max(width, minWidth), color: color}
+	t.write()
+	_, err := io.WriteString(w, t.b.String())
+	return err
+}
+
+type table struct {
+	model *page.Model
+	width int
+	color bool
+	b     strings.Builder
+}
+
+func (t *table) write() {
+	m := t.model
+	t.text("", m.Title)
+	for _, g := range m.Groups {
+		fmt.Fprintf(&t.b, "\n%s\n", g.Heading)
+		t.group(g)
+	}
+	if len(m.Groups) > 0 {
+		t.b.WriteString("\n")
+	}
+	for _, s := range m.Headline {
+		t.text("", s)
+	}
+	t.b.WriteString("\n")
+	for i, a := range m.Arms {
+		notes := ""
+		for _, s := range []string{a.Version, a.Durability} {
+			switch {
+			case s != "" && notes == "":
+				notes = s
+			case s != "":
+				notes += ", " + s
+			}
+		}
+		if notes != "" {
+			notes = " (" + notes + ")"
+		}
+		label := t.short(i) + " = "
+		if t.short(i) != a.Name {
+			label += a.Name + ": "
+		}
+		t.text(label, a.Target+notes)
+	}
+	if m.Control != "" {
+		t.text("control ", fmt.Sprintf("%s/%s at QoS 0: %s", t.short(1), t.short(0), m.Control))
+	}
+	if len(m.Correctness) > 0 {
+		t.text("correctness ", m.Correct)
+	}
+	for _, s := range m.Warnings {
+		t.text("! ", s)
+	}
+}
+
+// column is one column of a table: its head and its cells, all of them plain or with escape sequences.
+type column struct {
+	head  string
+	left  bool
+	bar   bool // a separator stands before it
+	cells []string
+}
+
+// fitting is what a table gives up to become narrower, in this order.
+type fitting struct {
+	separator string
+	strikeP99 bool // beside the struck-out rate, the word in the last column says it all
+	interval  bool
+}
+
+func (t *table) group(g page.Group) {
+	fittings := []fitting{{" | ", true, true}, {"  ", true, true}, {"  ", false, true}, {"  ", false, false}}
+	for i, f := range fittings {
+		columns := t.columns(g, f)
+		if lines, wide := layout(columns, f.separator); wide <= t.width || i == len(fittings)-1 {
+			t.b.WriteString(lines)
+			return
+		}
+	}
+}
+
+func (t *table) columns(g page.Group, f fitting) []column {
+	m := t.model
+	if len(m.Arms) > 2 {
+		return t.armPerLine(g, f)
+	}
+	columns := []column{{head: "in flight"}}
+	for i := range m.Arms {
+		columns = append(columns, column{head: t.short(i) + " msg/s", bar: true})
+		if !m.Compared {
+			columns = append(columns, column{head: "p50"}, column{head: "p99"}, column{head: "peak RSS", bar: true})
+		} else {
+			columns = append(columns, column{head: "p99"})
+		}
+	}
+	if m.Compared {
+		columns = append(columns, column{head: t.ratioHead(), left: true, bar: true})
+	}
+	judged := m.Compared || anyIncorrect(g)
+	if judged {
+		columns = append(columns, column{head: "verdict", left: true, bar: true})
+	}
+	for _, row := range g.Rows {
+		cells := []string{row.InFlight}
+		for _, c := range row.Cells {
+			cells = append(cells, t.strike(c.Rate, c.Incorrect))
+			if !m.Compared {
+				cells = append(cells, t.strike(c.P50, c.Incorrect && f.strikeP99))
+			}
+			cells = append(cells, t.strike(c.P99, c.Incorrect && f.strikeP99))
+			if !m.Compared {
+				cells = append(cells, c.RSSPeak)
+			}
+		}
+		if m.Compared {
+			cells = append(cells, t.ratio(row, f))
+		}
+		if judged {
+			cells = append(cells, t.verdict(row))
+		}
+		add(columns, cells)
+	}
+	return columns
+}
+
+// armPerLine is the form of the table for more arms than fit side by side.
+func (t *table) armPerLine(g page.Group, f fitting) []column {
+	columns := []column{
+		{head: "in flight"},
+		{head: "arm", left: true, bar: true},
+		{head: "msg/s", bar: true},
+		{head: "p99"},
+		{head: "peak RSS", bar: true},
+		{head: t.ratioHead(), left: true, bar: true},
+		{head: "verdict", left: true, bar: true},
+	}
+	for _, row := range g.Rows {
+		for i, c := range row.Cells {
+			cells := []string{"", t.short(i), t.strike(c.Rate, c.Incorrect), t.strike(c.P99, c.Incorrect && f.strikeP99), c.RSSPeak, "", ""}
+			if i == 0 {
+				cells[0] = row.InFlight
+			}
+			if i == 1 {
+				cells[5], cells[6] = t.ratio(row, f), row.Verdict
+			}
+			if c.Incorrect {
+				cells[6] = "INCORRECT"
+			}
+			add(columns, cells)
+		}
+	}
+	return columns
+}
+
+func add(columns []column, cells []string) {
+	for i, s := range cells {
+		columns[i].cells = append(columns[i].cells, s)
+	}
+}
+
+func (t *table) ratio(row page.Row, f fitting) string {
+	if row.Verdict == stat.Incorrect {
+		return t.strike(row.Ratio, true)
+	}
+	if !f.interval {
+		return row.Ratio
+	}
+	return row.Ratio + " " + row.Interval
+}
+
+// short is an arm's own name in the head of a column, or its letter when that is too long.
+func (t *table) short(arm int) string {
+	if name := t.model.Arms[arm].Name; utf8.RuneCountInString(name) <= maxHead {
+		return name
+	}
+	return string(rune('A' + arm%26))
+}
+
+func (t *table) ratioHead() string { return t.short(1) + "/" + t.short(0) + " throughput" }
+
+func anyIncorrect(g page.Group) bool {
+	for _, row := range g.Rows {
+		if row.Incorrect() {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *table) verdict(row page.Row) string {
+	switch {
+	case row.Incorrect():
+		return "INCORRECT"
+	case row.Verdict == "" && t.model.Compared:
+		return human.Absent
+	default:
+		return row.Verdict
+	}
+}
+
+// Escape sequences for struck-out text.
+const (
+	struckOn  = "\x1b[9m"
+	struckOff = "\x1b[29m"
+)
+
+func (t *table) strike(s string, struck bool) string {
+	switch {
+	case !struck || s == human.Absent:
+		return s
+	case t.color:
+		return struckOn + s + struckOff
+	default:
+		return "~~" + s + "~~"
+	}
+}
+
+// layout aligns the columns and returns the lines and the width of the widest.
+func layout(columns []column, separator string) (string, int) {
+	widths := make([]int, len(columns))
+	for i, c := range columns {
+		widths[i] = visible(c.head)
+		for _, s := range c.cells {
+			widths[i] = max(widths[i], visible(s))
+		}
+	}
+	var b strings.Builder
+	widest := 0
+	line := func(text func(column) string) {
+		var l strings.Builder
+		for i, c := range columns {
+			switch {
+			case i == 0:
+			case c.bar:
+				l.WriteString(separator)
+			default:
+				l.WriteString("  ")
+			}
+			s := text(c)
+			pad := strings.Repeat(" ", widths[i]-visible(s))
+			if c.left {
+				l.WriteString(s + pad)
+			} else {
+				l.WriteString(pad + s)
+			}
+		}
+		s := strings.TrimRight(l.String(), " ")
+		widest = max(widest, visible(s))
+		b.WriteString(s + "\n")
+	}
+	line(func(c column) string { return c.head })
+	for row := range columns[0].cells {
+		line(func(c column) string { return c.cells[row] })
+	}
+	return b.String(), widest
+}
+
+// visible counts the characters of s that take up room.
+func visible(s string) int {
+	s = strings.ReplaceAll(strings.ReplaceAll(s, struckOn, ""), struckOff, "")
+	return utf8.RuneCountInString(s)
+}
+
+// text writes s behind a label, wrapped to the width, with further lines indented by that of the label.
+func (t *table) text(label, s string) {
+	indent := strings.Repeat(" ", visible(label))
+	room := max(t.width-visible(label), minWidth/2)
+	line, first := "", true
+	flush := func() {
+		if first {
+			t.b.WriteString(label + line + "\n")
+		} else {
+			t.b.WriteString(indent + line + "\n")
+		}
+		line, first = "", false
+	}
+	for _, word := range strings.Fields(s) {
+		if line != "" && visible(line)+1+visible(word) > room {
+			flush()
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	if line != "" || first {
+		flush()
+	}
+}
