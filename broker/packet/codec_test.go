@@ -269,9 +269,11 @@ func FuzzParseEmpty(f *testing.F)       { fuzzParse(f, PINGREQ, PINGRESP, DISCON
 // says. A failure prints the seed that makes it again.
 func TestMutatedTrace(t *testing.T) {
 	var trace []byte
+	whole := map[string]bool{} // the packets that no mutation has touched are compared elsewhere
 	for _, v := range loadVectors(t) {
-		if v.legal() && len(v.raw) < 100 {
+		if v.legal() && v.reencodes && len(v.raw) < 100 {
 			trace = append(trace, v.raw...)
+			whole[string(v.raw[0])+string(split(t, v.raw).Body)] = true
 		}
 	}
 	rounds := uint64(10_000)
@@ -299,6 +301,9 @@ func TestMutatedTrace(t *testing.T) {
 			f, err := r.Next()
 			if err != nil {
 				break
+			}
+			if whole[string(f.Header)+string(f.Body)] {
+				continue
 			}
 			if _, _, err := parse(f); err != nil {
 				refused++
