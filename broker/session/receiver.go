@@ -48,6 +48,9 @@ type exchange struct {
 	comps    []Slot // PUBCOMPs that wait for the release
 }
 
+// pubrel reports whether the PUBREL has arrived, be it that the release still waits for the store.
+func (ex *exchange) pubrel() bool { return ex.state == releasing || len(ex.comps) > 0 }
+
 // Limits bounds what a Receiver keeps in memory beside the store.
 type Limits struct {
 	Copies int // message bodies of unreleased exchanges
@@ -65,8 +68,8 @@ type Limits struct {
 //   - a PUBREL that overtakes its PUBREC waits for the store, then releases;
 //   - a repeated PUBREL while releasing gets its own PUBCOMP once the one release is durable; an unknown identifier gets
 //     its PUBCOMP at once [MQTT-4.3.3-2];
-//   - a PUBLISH on an identifier that is releasing is a new publication: the exchange that is being released keeps its own
-//     reference and is no longer found under the identifier.
+//   - a PUBLISH after the PUBREL is a new publication, also while the PUBREL still waits: the exchange that is being
+//     released keeps its own reference and is no longer found under the identifier.
 //
 // Releases start in PUBREL order, also when a body must be fetched first: method A makes that the delivery order.
 type Receiver struct {
@@ -96,7 +99,7 @@ func (r *Receiver) Publish(id uint16, qos byte, m *store.Message) Op {
 		return Op{Kind: OpPublish, ID: id, Msg: m, slot: r.pipe.Reserve(packet.PUBACK, id)}
 	}
 	slot := r.pipe.Reserve(packet.PUBREC, id)
-	if ex := r.byID[id]; ex != nil && ex.state != releasing {
+	if ex := r.byID[id]; ex != nil && !ex.pubrel() {
 		if ex.state == held {
 			r.pipe.Complete(slot)
 		} else {
@@ -114,7 +117,7 @@ func (r *Receiver) Publish(id uint16, qos byte, m *store.Message) Op {
 // Known reports whether a QoS 2 PUBLISH on this identifier is another copy of a publication that is already here.
 func (r *Receiver) Known(id uint16) bool {
 	ex := r.byID[id]
-	return ex != nil && ex.state != releasing
+	return ex != nil && !ex.pubrel()
 }
 
 // Pubrel takes a PUBREL.
