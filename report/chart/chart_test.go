@@ -71,20 +71,20 @@ func TestWhatIsWritten(t *testing.T) {
 			"two-arms", Throughput,
 			[]string{
 				"What does a pipelined QoS 2 path do that a stop-and-wait one does not?", "messages per second, QoS 2, 1 connection, 256-byte payloads",
-				"A  reference?store=staged&pipeline=off (0.1.0)", "B  reference?store=staged (0.1.0)", "1", "10", "20", "256", "1k", "10k",
+				"A: reference?store=staged&pipeline=off (0.1.0)", "B: reference?store=staged (0.1.0)", "1", "10", "20", "256", "1k", "10k",
 				"in flight: exchanges outstanding per connection", "messages per second",
 			},
 			[]string{"Hollow", "Absent"},
 		},
 		{"two-arms", P99, []string{"p99 of the acknowledgement time", "10 ms", "100 ms"}, nil},
-		{"one-arm", Throughput, []string{"Does throughput rise with what is in flight?", "A  reference?store=staged (0.1.0)"}, nil},
+		{"one-arm", Throughput, []string{"Does throughput rise with what is in flight?", "A: reference?store=staged (0.1.0)"}, nil},
 		{"one-arm", P99, []string{"How long does an acknowledgement take as more is in flight?"}, nil},
 		{"incorrect", Throughput, []string{"Hollow, crossed markers: the broker broke its contract there; the number does not count."}, nil},
 		{"no-intervals", P99, []string{"Absent, for too few samples: A at 4 points and B at 1 point.", "1"}, []string{"Bars:"}},
-		{"long-names", Throughput, []string{"B  nats-server@v2.15.3?nodes=3&replicas=3"}, []string{"tcp://broker-one.staging.eu-central-1.messaging.example.com:1883,"}},
+		{"long-names", Throughput, []string{"B: nats-server@v2.15.3?nodes=3&replicas=3"}, []string{"tcp://broker-one.staging.eu-central-1.messaging.example.com:1883,"}},
 		{"many-points", Throughput, []string{"QoS 1, 1 connection, 256-byte payloads", "QoS 2, 100 connections, 256-byte payloads"}, nil},
 		{"itself", Throughput, []string{"20"}, nil},
-		{"six-arms", Throughput, []string{"F  nats-server@v2.14.10"}, nil},
+		{"six-arms", Throughput, []string{"F: nats-server@v2.14.10"}, nil},
 	}
 	fixtures := synth.Fixtures()
 	for _, test := range tests {

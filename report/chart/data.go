@@ -164,7 +164,7 @@ func title(r *result.Result, m Metric) string {
 func legend(a result.Arm) string {
 	text := human.Clean(a.Target)
 	if a.Name != "" {
-		text = human.Clean(a.Name) + "  " + text
+		text = human.Clean(a.Name) + ": " + text
 	}
 	if a.Version != "" && !strings.Contains(a.Target, a.Version) {
 		text += " (" + human.Clean(a.Version) + ")"

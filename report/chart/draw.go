@@ -3,7 +3,6 @@ package chart
 import (
 	"bytes"
 	"fmt"
-	"html"
 	"image/color"
 	"math"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"inflight/report/internal/human"
 	"inflight/runner/result"
@@ -38,23 +36,6 @@ var (
 	grey = color.NRGBA{R: 0x55, G: 0x55, B: 0x55, A: 0xff}
 	pale = color.NRGBA{R: 0xe2, G: 0xe2, B: 0xe2, A: 0xff}
 )
-
-// SVG draws the chart of a metric. The text is in Liberation Sans, or what the viewer has of the same widths.
-func SVG(r *result.Result, m Metric) ([]byte, error) {
-	f := figureOf(r, m)
-	l := layout(f)
-	c := vgsvg.New(l.width, l.height)
-	f.draw(draw.New(c), l)
-	var b bytes.Buffer
-	if _, err := c.WriteTo(&b); err != nil {
-		return nil, fmt.Errorf("drawing the chart: %w", err)
-	}
-	svg := strings.ReplaceAll(b.String(), "font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
-	svg = strings.ReplaceAll(svg, "font-variant:none;", "")
-	// The description goes with the picture, wherever it is shown.
-	svg = strings.Replace(svg, "<svg ", fmt.Sprintf(`<svg role="img" aria-label="%s" `, html.EscapeString(Alt(r, m))), 1)
-	return []byte(svg), nil
-}
 
 // PNG draws the same picture as SVG, at 144 dots per inch.
 func PNG(r *result.Result, m Metric) ([]byte, error) {

@@ -62,7 +62,7 @@ func (m *Model) armsTable(b *strings.Builder) {
 	for _, a := range m.Arms {
 		rows = append(rows, []string{escape(a.Name), code(a.Target), escape(orAbsent(a.Version)), escape(orAbsent(a.Durability))})
 	}
-	pipes(b, rows, 4)
+	pipes(b, "llll", rows)
 }
 
 func (m *Model) groupTable(b *strings.Builder, g Group) {
@@ -70,11 +70,11 @@ func (m *Model) groupTable(b *strings.Builder, g Group) {
 	for _, a := range m.Arms {
 		head = append(head, escape(a.Name)+" msg/s", escape(a.Name)+" p99")
 	}
-	left := 0
+	align := strings.Repeat("r", len(head))
 	if m.Compared {
 		a, c := escape(m.Arms[0].Name), escape(m.Arms[1].Name)
 		head = append(head, fmt.Sprintf("%s/%s throughput", c, a), fmt.Sprintf("%s/%s p99", c, a), "verdict")
-		left = 1
+		align += "rrl"
 	}
 	rows := [][]string{head}
 	for _, r := range g.Rows {
@@ -84,14 +84,18 @@ func (m *Model) groupTable(b *strings.Builder, g Group) {
 		}
 		switch {
 		case m.Compared:
-			struck := r.Verdict == stat.Incorrect
-			row = append(row, strike(r.Ratio, struck)+" "+escape(r.Interval), strike(r.P99Ratio, struck)+" "+escape(r.P99Interval), shout(r.Verdict))
+			if r.Verdict == stat.Incorrect {
+				row = append(row, strike(r.Ratio, true), strike(r.P99Ratio, true))
+			} else {
+				row = append(row, escape(r.Ratio+" "+r.Interval), escape(r.P99Ratio+" "+r.P99Interval))
+			}
+			row = append(row, shout(r.Verdict))
 		case r.Incorrect():
 			row[0] += " (INCORRECT)"
 		}
 		rows = append(rows, row)
 	}
-	pipes(b, rows, len(head)-left)
+	pipes(b, align, rows)
 }
 
 func (m *Model) correctnessTable(b *strings.Builder) {
@@ -107,21 +111,20 @@ func (m *Model) correctnessTable(b *strings.Builder) {
 		}
 		rows = append(rows, append(row, shout(c.Verdict)))
 	}
-	pipes(b, rows, 10)
+	pipes(b, "l"+strings.Repeat("r", 9)+"l", rows)
 }
 
-// pipes writes a table whose first row is the head; columns from the second up to numeric are aligned to the right.
-func pipes(b *strings.Builder, rows [][]string, numeric int) {
+// pipes writes a table whose first row is the head; align has an r or an l for each column.
+func pipes(b *strings.Builder, align string, rows [][]string) {
 	for i, row := range rows {
 		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
 		if i > 0 {
 			continue
 		}
-		for j := range row {
-			if len(rows[0]) > 4 && j < numeric || j == 0 && len(rows[0]) > 4 {
-				b.WriteString("|---:")
-			} else {
-				b.WriteString("|---")
+		for _, a := range align {
+			b.WriteString("|---")
+			if a == 'r' {
+				b.WriteString(":")
 			}
 		}
 		b.WriteString("|\n")
@@ -135,7 +138,7 @@ func details(b *strings.Builder, summary string, pairs []Pair) {
 	for _, p := range pairs {
 		rows = append(rows, []string{escape(p.Name), escape(p.Value)})
 	}
-	pipes(b, rows, 0)
+	pipes(b, "ll", rows)
 	b.WriteString("</details>\n\n")
 }
 

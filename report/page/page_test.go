@@ -1,0 +1,226 @@
+package page
+
+import (
+	"bytes"
+	"encoding/base64"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"inflight/report/internal/synth"
+	"inflight/report/stat"
+	"inflight/runner/result"
+)
+
+func model(t *testing.T, name string) *Model {
+	t.Helper()
+	r := synth.Fixtures()[name]
+	stat.Judge(r)
+	return New(r)
+}
+
+var charts = Charts{
+	Throughput: []byte(`<?xml version="1.0"?><!-- x --><svg role="img" aria-label="throughput"><defs><g id="a"/></defs><use href="#a" fill="url(#a)"/></svg>`),
+	P99:        []byte(`<?xml version="1.0"?><svg role="img" aria-label="p99"><defs><g id="a"/></defs><use xlink:href="#a"/></svg>`),
+}
+
+func rendered(t *testing.T, m *Model) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := m.HTML(&b, charts, []byte(`{"schema":"inflight.result/1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestHeadline(t *testing.T) {
+	edit := func(f func(r *result.Result)) *Model {
+		r := synth.Fixtures()["two-arms"]
+		f(r)
+		stat.Judge(r)
+		return New(r)
+	}
+	tests := []struct {
+		name  string
+		model *Model
+		state string
+		want  []string
+	}{
+		{"faster", model(t, "two-arms"), stat.Better, []string{"B is faster than A at 1, 10, 20 and 256 in flight: 1.35 to 23.1 times the throughput."}},
+		{"incorrect and partial", model(t, "incorrect"), stat.Incorrect, []string{
+			"Partial result: node n2 of B ended: exit status 2.",
+			"Incorrect at 256 in flight: a broker broke its contract there, and its numbers are struck out.",
+			"B is faster than A at 1, 10 and 20 in flight: 1.37 to 11.6 times the throughput.",
+		}},
+		{"one arm", model(t, "one-arm"), measured, []string{"A reaches 18,891 messages per second at 256 in flight, with a p99 of 22.4 ms."}},
+		{"no intervals", model(t, "no-intervals"), stat.Inconclusive, []string{"Inconclusive at 1, 10, 20 and 256 in flight: 1.34 to 22.6 times the throughput, from too few blocks for an interval."}},
+		{"itself", model(t, "itself"), stat.Same, []string{"The same throughput at 20 in flight, within 5 %."}},
+		{"slower", edit(func(r *result.Result) { r.Arms[0], r.Arms[1] = r.Arms[1], r.Arms[0] }), stat.Worse, []string{"A is slower than B at 1, 10, 20 and 256 in flight: 0.043 to 0.74 times the throughput."}},
+		{"nothing", edit(func(r *result.Result) { r.Cells = nil }), measured, []string{"Nothing was measured."}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if test.model.State != test.state {
+				t.Errorf("state %q, want %q", test.model.State, test.state)
+			}
+			if got, want := strings.Join(test.model.Headline, "\n"), strings.Join(test.want, "\n"); got != want {
+				t.Errorf("headline\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestWarningsAreSaidOnce(t *testing.T) {
+	m := model(t, "no-intervals")
+	all := strings.Join(m.Warnings, "\n")
+	if strings.Count(all, "no interval: ") != 1 || !strings.Contains(all, "at 1, 10, 20 and 256 in flight: no interval: 2 blocks in 2 passes") {
+		t.Errorf("warnings:\n%s", all)
+	}
+}
+
+func TestIdentifiersOfInlinedChartsDoNotCollide(t *testing.T) {
+	page := rendered(t, model(t, "two-arms"))
+	for _, want := range []string{`id="throughput-a"`, `href="#throughput-a"`, `url(#throughput-a)`, `id="p99-a"`, `xlink:href="#p99-a"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if strings.Contains(page, "<?xml") {
+		t.Error("an XML prolog inside the page")
+	}
+	seen := map[string]bool{}
+	for _, match := range regexp.MustCompile(`\sid="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if seen[match[1]] {
+			t.Errorf("two elements with the identifier %q", match[1])
+		}
+		seen[match[1]] = true
+	}
+}
+
+// TestPageIsSelfContained walks the page and fails for anything that would be fetched, and for tags left open.
+func TestPageIsSelfContained(t *testing.T) {
+	for name := range synth.Fixtures() {
+		page := rendered(t, model(t, name))
+		var open []string
+		z := html.NewTokenizer(strings.NewReader(page))
+		for {
+			kind := z.Next()
+			if kind == html.ErrorToken {
+				if z.Err() != io.EOF {
+					t.Fatal(z.Err())
+				}
+				break
+			}
+			token := z.Token()
+			switch kind {
+			case html.StartTagToken:
+				switch token.Data {
+				case "script", "iframe", "img", "object", "embed":
+					t.Errorf("%s: a %s element", name, token.Data)
+				case "meta", "link":
+				default:
+					open = append(open, token.Data)
+				}
+				for _, a := range token.Attr {
+					if (a.Key == "src" || a.Key == "href") && !strings.HasPrefix(a.Val, "data:") && !strings.HasPrefix(a.Val, "#") {
+						t.Errorf("%s: %s loads %q", name, token.Data, a.Val)
+					}
+				}
+			case html.EndTagToken:
+				if len(open) == 0 || open[len(open)-1] != token.Data {
+					t.Fatalf("%s: </%s> closes %v", name, token.Data, open)
+				}
+				open = open[:len(open)-1]
+			}
+		}
+		if len(open) > 0 {
+			t.Errorf("%s: left open: %v", name, open)
+		}
+		if strings.Contains(page, "@import") || regexp.MustCompile(`url\((?:'|")?http`).MatchString(page) {
+			t.Errorf("%s: the style loads something", name)
+		}
+	}
+}
+
+func TestPageCarriesTheResult(t *testing.T) {
+	page := rendered(t, model(t, "two-arms"))
+	match := regexp.MustCompile(`<a download="result.json" href="data:application/json;base64,([^"]*)"`).FindStringSubmatch(page)
+	if match == nil {
+		t.Fatal("no data: link")
+	}
+	raw, err := base64.StdEncoding.DecodeString(html.UnescapeString(match[1]))
+	if err != nil || string(raw) != `{"schema":"inflight.result/1"}` {
+		t.Errorf("the link holds %q, %v", raw, err)
+	}
+}
+
+func TestTextFromTheResultIsNotMarkup(t *testing.T) {
+	r := synth.Fixtures()["two-arms"]
+	r.Scenario.Question = `<script>alert(1)</script> | **bold** ![x](http://evil/)`
+	r.Arms[0].Target = "tcp://`a|b`<img src=x onerror=alert(1)>"
+	r.Arms[1].Version = `"><script>`
+	r.Partial, r.Trouble = true, "<b>~~gone~~</b>"
+	stat.Judge(r)
+	m := New(r)
+	page := rendered(t, m)
+	for _, bad := range []string{"<script>", "<img", "<b>"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %s", bad)
+		}
+	}
+	var b bytes.Buffer
+	if err := m.Markdown(&b, charts); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(b.String(), "\n") {
+		if strings.Contains(line, "http://evil") && !strings.Contains(line, `!\[x\](http://evil/)`) {
+			t.Errorf("the Markdown has a picture: %s", line)
+		}
+		if strings.HasPrefix(line, "| A | `") && strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 5 {
+			t.Errorf("the row has other columns than its head: %s", line)
+		}
+		if strings.Contains(strings.ReplaceAll(line, `\<`, ""), "<b>") {
+			t.Errorf("the Markdown has HTML: %s", line)
+		}
+	}
+}
+
+func TestIncorrectIsStruckOutEverywhere(t *testing.T) {
+	m := model(t, "incorrect")
+	page := rendered(t, m)
+	for _, want := range []string{`<s>20,556</s> <span class="incorrect">incorrect</span>`, `<s>23.4</s>`, "✕ INCORRECT", `class="verdict incorrect partial"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	var b bytes.Buffer
+	if err := m.Markdown(&b, charts); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"~~20,556~~", "~~23.4~~", "**INCORRECT**"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the Markdown has no %s", want)
+		}
+	}
+	if strings.Contains(b.String(), "~~877~~") {
+		t.Error("the correct arm is struck out too")
+	}
+}
+
+func TestEveryCellOfATableHasItsHead(t *testing.T) {
+	page := rendered(t, model(t, "two-arms"))
+	if strings.Contains(page, "<td>") || strings.Contains(page, "<th>") {
+		t.Error("a cell without a role")
+	}
+	for _, match := range regexp.MustCompile(`<t[dh] [^>]*>`).FindAllString(page, -1) {
+		if strings.HasPrefix(match, "<th") && !strings.Contains(match, "scope=") {
+			t.Errorf("no scope: %s", match)
+		}
+		if strings.HasPrefix(match, "<td") && !strings.Contains(match, "data-label=") {
+			t.Errorf("no label for narrow screens: %s", match)
+		}
+	}
+}
