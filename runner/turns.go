@@ -14,8 +14,10 @@ import (
 //
 // The same is done at every QoS and for every broker; for one that is not serialised a turn is short and nothing changes.
 const (
-	// maxStretch bounds the measured time, in times of what the scenario asks for. A turn that is longer is not waited for.
+	// maxStretch and stretchTo bound the measured time: four times what the scenario asks for, or that long if it is more.
+	// A turn that is longer is not waited for.
 	maxStretch = 4
+	stretchTo  = 3 * time.Second
 	// manyTurns is the number of turns in a measured time at which a part of one no longer matters.
 	manyTurns = 50
 )
@@ -64,7 +66,7 @@ func (t *turns) fit(arm int, point scenarios.Point, wanted loadTimes) loadTimes 
 	}
 	turn := float64(point.Window*point.Connections) * float64(w.took) / float64(w.exchanges)
 	n := math.Ceil(float64(wanted.measured) / turn)
-	if n >= manyTurns || n*turn > maxStretch*float64(wanted.measured) {
+	if n >= manyTurns || n*turn > float64(max(maxStretch*wanted.measured, stretchTo)) {
 		return wanted
 	}
 	return loadTimes{warmup: max(wanted.warmup, time.Duration(turn)), measured: time.Duration(n * turn)}

@@ -19,6 +19,7 @@ func TestMeasuredTimeHoldsWholeTurns(t *testing.T) {
 		{serialised, 128, 400 * time.Millisecond, "two turns of 200 ms"},
 		{serialised, 1, 250 * time.Millisecond, "160 turns: a part of one is nothing"},
 		{serialised, 65_535, 250 * time.Millisecond, "a turn takes 102 s, which nobody waits for"},
+		{work{100, time.Second}, 256, 2560 * time.Millisecond, "ten times of what was asked, but bearable"},
 		{work{1_000_000, time.Second}, 256, 250 * time.Millisecond, "a fast broker turns its window a thousand times"},
 		{work{}, 256, 250 * time.Millisecond, "nothing is known"},
 	} {
