@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"inflight/report"
 	"inflight/report/stat"
 	"inflight/runner"
 	"inflight/runner/result"
@@ -108,7 +109,7 @@ func keep(cmd *cobra.Command, dir string, r *result.Result, format formatFlag) e
 		fmt.Fprintf(stderr, "inflight: nothing was measured; what the brokers printed is in %s\n", filepath.Join(dir, "logs"))
 		return nil
 	}
-	renderErr := writeRenderings(dir)
+	renderErr := report.WriteDir(dir)
 	printErr := printResult(cmd.OutOrStdout(), r, format)
 	switch {
 	case r.Partial:

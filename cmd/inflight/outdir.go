@@ -75,7 +75,7 @@ func discardOutDir(dir string) {
 // diskHint adds what to do about a full disk.
 func diskHint(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w: %w", err, result.ErrNoSpace)
+		return fmt.Errorf("%w: free some, or choose another directory with --out", err)
 	}
 	return err
 }

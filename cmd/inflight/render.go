@@ -1,15 +1,36 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"io"
+	"os"
 
+	"inflight/report"
 	"inflight/runner/result"
 )
 
-// printResult writes the result in one of the formats.
-func printResult(w io.Writer, r *result.Result, _ formatFlag) error {
-	return json.NewEncoder(w).Encode(r)
-}
+// logWidth is the width of a table that does not go to a terminal.
+const logWidth = 120
 
-func writeRenderings(string) error { return nil }
+// printResult writes the result in one of the formats.
+func printResult(w io.Writer, r *result.Result, format formatFlag) error {
+	err := func() error {
+		switch format {
+		case formatMarkdown:
+			return report.Markdown(w, r)
+		case formatCSV:
+			return report.CSV(w, r)
+		case formatJSON:
+			return report.JSON(w, r)
+		}
+		width := terminalWidth(w)
+		if width == nil {
+			return report.Table(w, r, logWidth, false)
+		}
+		return report.Table(w, r, width(), os.Getenv("NO_COLOR") == "")
+	}()
+	if err != nil {
+		return fmt.Errorf("print the result: %w", err)
+	}
+	return nil
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"inflight/report"
 	"inflight/report/stat"
 	"inflight/runner/result"
 )
@@ -30,7 +31,7 @@ the table. It measures nothing, and its exit code does not depend on what the ru
 				dir = filepath.Dir(dir)
 			}
 			stat.Judge(r)
-			if err := writeRenderings(dir); err != nil {
+			if err := report.WriteDir(dir); err != nil {
 				return err
 			}
 			if err := printResult(cmd.OutOrStdout(), r, format); err != nil {
