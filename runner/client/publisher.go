@@ -112,6 +112,7 @@ func (p *publisher) loopUntilDone() error {
 	now := p.now()
 	heard := now                 // when something arrived last
 	stopped := time.Duration(-1) // when publishing ended
+	more := false                // there was more to send than fitted into the output
 	for {
 		if p.cancelled.Load() {
 			return context.Canceled
@@ -120,7 +121,6 @@ func (p *publisher) loopUntilDone() error {
 			stopped = now
 			p.c.early = now < p.sched.to
 		}
-		more := false
 		if !p.pending() {
 			more = p.fill(stopped >= 0)
 			if p.pending() {

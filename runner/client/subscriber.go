@@ -94,7 +94,10 @@ func (s *Subscriber) run(ctx context.Context) {
 // receive is the event loop; it returns an error, or nil when it was cancelled.
 func (s *Subscriber) receive() error {
 	now := s.now()
-	heard, spoke := now, now // when something was read and written last
+	heard, spoke := now, now        // when something was read and written last
+	if err := s.all(); err != nil { // what came together with the SUBACK
+		return err
+	}
 	for !s.cancelled.Load() {
 		wake := now + time.Hour
 		if s.keepAlive > 0 {
