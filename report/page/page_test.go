@@ -55,7 +55,7 @@ func TestHeadline(t *testing.T) {
 			"Incorrect at 256 in flight: a broker broke its contract there, and its numbers are struck out.",
 			"B is faster than A at 1, 10 and 20 in flight: 1.37 to 11.6 times the throughput.",
 		}},
-		{"one arm", model(t, "one-arm"), measured, []string{"A reaches 18,891 messages per second at 256 in flight, with a p99 of 22.4 ms."}},
+		{"one arm", model(t, "one-arm"), measured, []string{"A reaches 18,328 messages per second at 256 in flight, with a p99 of 22.5 ms."}},
 		{"no intervals", model(t, "no-intervals"), stat.Inconclusive, []string{"Inconclusive at 1, 10, 20 and 256 in flight: 1.34 to 22.6 times the throughput, from too few blocks for an interval."}},
 		{"itself", model(t, "itself"), stat.Same, []string{"The same throughput at 20 in flight, within 5 %."}},
 		{"slower", edit(func(r *result.Result) { r.Arms[0], r.Arms[1] = r.Arms[1], r.Arms[0] }), stat.Worse, []string{"A is slower than B at 1, 10, 20 and 256 in flight: 0.043 to 0.74 times the throughput."}},

@@ -108,12 +108,13 @@ func nanoseconds(ns *int64) float64 {
 	return float64(*ns)
 }
 
-// runsPerBlock is how often each arm runs in a block A B B A.
-const runsPerBlock = 2
+// pairedRuns is how often each arm runs in a block A B B A.
+const pairedRuns = 2
 
 // logsOf returns the mean log of the metric in each complete block of a cell, by block number, and how many blocks the
-// cell has in all. A block is incomplete when the run ended inside it, or when one of its runs has no such value.
-func (m metric) logsOf(c *result.Cell) (logs map[int]float64, blocks int) {
+// cell has in all. A block is incomplete when it has fewer runs of the arm than it should, because the whole run ended
+// inside it, or when one of its runs has no such value.
+func (m metric) logsOf(c *result.Cell, runsPerBlock int) (logs map[int]float64, blocks int) {
 	runs := map[int][]float64{}
 	for i := range c.Blocks {
 		b := &c.Blocks[i]
@@ -132,7 +133,7 @@ next:
 			}
 			sum += math.Log(v)
 		}
-		logs[number] = sum / runsPerBlock
+		logs[number] = sum / float64(runsPerBlock)
 	}
 	return logs, len(runs)
 }
@@ -140,8 +141,8 @@ next:
 // ratiosOf returns log(B/A) of every block that is complete in both arms, and how many blocks there are in all.
 func (m metric) ratiosOf(pairs []pair) (samples []sample, blocks int) {
 	for _, p := range pairs {
-		a, inA := m.logsOf(p.a)
-		b, inB := m.logsOf(p.b)
+		a, inA := m.logsOf(p.a, pairedRuns)
+		b, inB := m.logsOf(p.b, pairedRuns)
 		blocks += max(inA, inB)
 		for i := range p.a.Blocks { // the order of the file, once per block
 			number := p.a.Blocks[i].Block

@@ -213,6 +213,32 @@ func TestOneArmHasNoComparisons(t *testing.T) {
 	}
 }
 
+// A block of a sweep is a single run, and still tells how steady the arm was.
+func TestOneArmHasAnInterval(t *testing.T) {
+	run := twoArms(1)
+	run.Arms, run.Noise = run.Arms[:1], 0.05
+	r := judged(run)
+	if n := len(r.Cells[0].Blocks); n != run.Blocks {
+		t.Fatalf("%d runs in %d blocks", n, run.Blocks)
+	}
+	if s := Summarise(r, "A", Points(r)[0]); s.Throughput.Low == nil || s.P99.Low == nil {
+		t.Errorf("throughput %+v, p99 %+v; want intervals", s.Throughput, s.P99)
+	}
+}
+
+// The blocks of a QoS 0 cell hold the p99 of their fences, which is no acknowledgement time.
+func TestQoS0HasNoAcknowledgementTime(t *testing.T) {
+	run := twoArms(2)
+	run.QoS = []int{0}
+	r := judged(run)
+	if len(r.Comparisons) != 1 || r.Comparisons[0].Metric != Throughput {
+		t.Errorf("comparisons %+v, want that of the throughput", r.Comparisons)
+	}
+	if s := Summarise(r, "A", Points(r)[0]); s.P99 != nil {
+		t.Errorf("p99 %+v", s.P99)
+	}
+}
+
 func TestJudgeIsIdempotent(t *testing.T) {
 	run := twoArms(1.4)
 	run.Noise = 0.1

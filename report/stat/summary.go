@@ -60,7 +60,11 @@ func Summarise(r *result.Result, arm string, point Point) *Summary {
 	}
 	s := &Summary{Arm: arm, Point: point}
 	all := metrics()
-	s.Throughput, s.P99 = all[0].measure(cells), all[1].measure(cells)
+	runs := pairedRuns
+	if len(r.Arms) == 1 {
+		runs = 1 // a block of a sweep is a single run
+	}
+	s.Throughput, s.P99 = all[0].measure(cells, runs), all[1].measure(cells, runs)
 	s.P50 = geometricMean(cells, func(c *result.Cell) float64 {
 		if c.Latency.AckService == nil {
 			return 0
@@ -86,14 +90,14 @@ func Summarise(r *result.Result, arm string, point Point) *Summary {
 }
 
 // measure takes the value from the totals of the cells and only the width of its interval from the blocks.
-func (m metric) measure(cells []*result.Cell) *Measure {
+func (m metric) measure(cells []*result.Cell, runsPerBlock int) *Measure {
 	value := geometricMean(cells, m.ofCell)
 	if value == nil {
 		return nil
 	}
 	var samples []sample
 	for _, c := range cells {
-		logs, _ := m.logsOf(c)
+		logs, _ := m.logsOf(c, runsPerBlock)
 		for i := range c.Blocks {
 			if v, ok := logs[c.Blocks[i].Block]; ok {
 				samples = append(samples, sample{pass: c.Pass, value: v})

@@ -137,8 +137,11 @@ func (g *generator) cells(pass, qos, conns, payload, window int, control bool) [
 	return cells
 }
 
-// order is A B B A for two arms, and there and back again for any number.
+// order is A B B A for two arms, there and back again for more, and a single run for one.
 func (g *generator) order() []int {
+	if len(g.Arms) == 1 {
+		return []int{0}
+	}
 	var order []int
 	for i := range g.Arms {
 		order = append(order, i)
@@ -166,7 +169,11 @@ func (g *generator) run(c *result.Cell, block, position int, rate float64) {
 		Messages: int64(rate * length.Seconds()), ThroughputPerS: rate,
 	}
 	g.tick++
-	if c.QoS > 0 && b.Messages >= minForP99 {
+	switch {
+	case c.QoS == 0: // that of the fences
+		p99 := int64(time.Millisecond)
+		b.P99 = &p99
+	case b.Messages >= minForP99:
 		p99 := g.latency(c, rate, 1.6)
 		b.P99 = &p99
 	}
