@@ -26,8 +26,16 @@ func (l *loop) now() time.Duration { return time.Since(l.epoch) }
 func (l *loop) pending() bool { return l.off < len(l.out) }
 
 // flush writes as much of the output as the socket takes.
-func (l *loop) flush() error {
-	n, err := l.conn.sock.write(l.out[l.off:])
+func (l *loop) flush() error { return l.flushTo(l.conn.sock) }
+
+// flushWaiting is flush, but waits a moment for the socket to take bytes again.
+func (l *loop) flushWaiting() error {
+	err := l.flushTo(deadlineSocket{l.conn.nc})
+	return errors.Join(err, l.conn.nc.SetWriteDeadline(time.Time{}))
+}
+
+func (l *loop) flushTo(s socket) error {
+	n, err := s.write(l.out[l.off:])
 	l.off += n
 	if l.off > len(l.out)/2 {
 		l.out = l.out[:copy(l.out, l.out[l.off:])]

@@ -27,7 +27,8 @@ type socket interface {
 	tryRead(b []byte) (n int, err error)
 }
 
-// deadlineSocket does it with short deadlines. It serves the systems on which a socket cannot be used raw.
+// deadlineSocket does it with short deadlines, which it leaves behind. It serves the systems on which a socket cannot be
+// used raw.
 type deadlineSocket struct{ nc *net.TCPConn }
 
 func (s deadlineSocket) write(b []byte) (int, error) {

@@ -1,0 +1,147 @@
+package client
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"inflight/broker/packet"
+	"inflight/runner/null"
+)
+
+// A window of 65,535 with 1 KiB payloads is 64 MiB under way, far beyond the buffers of both sockets, and the broker here
+// reads nothing until its acknowledgements are taken. Whoever waits in a write then waits for ever.
+func TestFullSocketsDoNotDeadlock(t *testing.T) {
+	const messages = 150_000
+	for _, c := range []struct {
+		name string
+		sock func(*net.TCPConn) (socket, error)
+	}{
+		{"this system's socket", newSocket},
+		{"deadlines", func(nc *net.TCPConn) (socket, error) { return deadlineSocket{nc}, nil }},
+	} {
+		for qos := range 3 {
+			t.Run(fmt.Sprintf("%s/qos=%d", c.name, qos), func(t *testing.T) {
+				if testing.Short() && qos == 1 {
+					t.Skip("the others are enough")
+				}
+				small := func(nc *net.TCPConn) {
+					_ = nc.SetReadBuffer(64 << 10)
+					_ = nc.SetWriteBuffer(64 << 10)
+				}
+				addr := nullBroker(t, null.Config{}, small)
+				n := int64(messages)
+				if testing.Short() || c.name == "deadlines" {
+					n /= 4
+				}
+				p, err := Open(t.Context(), Plan{
+					Addrs: []string{addr}, Connections: 1, QoS: qos, Window: 65_535, Payload: 1024, MaxMessages: n,
+					StallTimeout: patience,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn := p.pubs[0].conn
+				small(conn.nc)
+				if conn.sock, err = c.sock(conn.nc); err != nil {
+					t.Fatal(err)
+				}
+				s, err := p.Run(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.Acknowledged != n || s.Order.Violations != 0 {
+					t.Errorf("%+v", s)
+				}
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// The same with a broker that takes one message at a time and answers it with a write that waits.
+func TestBrokerThatWritesBeforeItReads(t *testing.T) {
+	const messages = 20_000
+	addr := broker(t, func(p *peer) {
+		_ = p.nc.(*net.TCPConn).SetReadBuffer(64 << 10)
+		_ = p.nc.(*net.TCPConn).SetWriteBuffer(64 << 10)
+		if !p.accept() {
+			return
+		}
+		for range messages {
+			ids, ok := p.publishes("all of them", 1)
+			if !ok {
+				return
+			}
+			p.ack(packet.PUBACK, ids...)
+		}
+		p.next("then", packet.DISCONNECT)
+	})
+	plan := bounded(addr, 1, 65_535, messages)
+	plan.Payload = 2048
+	if s := mustRun(t, plan); s.Acknowledged != messages {
+		t.Errorf("%+v", s)
+	}
+}
+
+// In steady state a message costs no allocation: what is left are the few of each Run.
+func TestNoAllocationPerMessage(t *testing.T) {
+	const messages = 200_000
+	for qos := range 3 {
+		t.Run(fmt.Sprint("qos=", qos), func(t *testing.T) {
+			p, err := Open(t.Context(), Plan{
+				Addrs: []string{nullProcess(t, 0)}, Connections: 1, QoS: qos, Window: 256, Payload: 256, MaxMessages: messages,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			s, err := p.Run(t.Context())
+			runtime.ReadMemStats(&after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mallocs := after.Mallocs - before.Mallocs
+			t.Logf("%d allocations for %d messages", mallocs, s.Acknowledged)
+			if mallocs > messages/100 {
+				t.Errorf("%d allocations for %d messages", mallocs, messages)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Many connections share the histograms, and each has its own window and its own identifiers.
+func TestPopulation(t *testing.T) {
+	addrs := []string{nullBroker(t, null.Config{Delay: time.Millisecond}, nil), nullBroker(t, null.Config{}, nil)}
+	s := mustRun(t, Plan{
+		Addrs: addrs, Connections: 40, QoS: 2, Window: 5, Payload: 32,
+		Warmup: 20 * time.Millisecond, Duration: 200 * time.Millisecond,
+	})
+	for name, n := range map[string]int64{
+		"ack service": s.AckService.TotalCount(), "pubrel to pubcomp": s.Release.TotalCount(),
+	} {
+		if n != s.Messages || n == 0 {
+			t.Errorf("%s has %d samples of %d messages", name, n, s.Messages)
+		}
+	}
+	if s.Acknowledged != s.Published || s.Messages > s.Acknowledged || s.Order.Violations != 0 {
+		t.Errorf("%+v", s)
+	}
+	if s.InFlightMean <= 0 || s.InFlightMean > 5 {
+		t.Errorf("mean in flight %v of 5", s.InFlightMean)
+	}
+	if s.CPUSeconds != nil && *s.CPUSeconds < 0 {
+		t.Errorf("processor time %v", *s.CPUSeconds)
+	}
+}
