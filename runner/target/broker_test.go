@@ -74,13 +74,6 @@ func wantGone(t *testing.T, pids ...int) {
 	}
 }
 
-func (b *Broker) pids() (pids []int) {
-	for _, p := range b.processes {
-		pids = append(pids, p.cmd.Process.Pid)
-	}
-	return pids
-}
-
 func wantEmpty(t *testing.T, dir string) {
 	t.Helper()
 	left, err := os.ReadDir(dir)
@@ -333,28 +326,6 @@ func TestChildrenOutliveThreads(t *testing.T) {
 		t.Error(b.Err())
 	case <-time.After(200 * time.Millisecond):
 	}
-}
-
-// fakeHarness starts a broker, says which processes it has and waits to be killed.
-func fakeHarness(args []string) int {
-	spec, err := fakes().parse("fake")
-	if err != nil {
-		return 2
-	}
-	p, err := Prepare(context.Background(), spec, Options{Self: os.Args[0], LogDir: args[0]})
-	if err != nil {
-		return 2
-	}
-	for i := range 2 {
-		b, err := p.Start(context.Background(), Slot{Number: i + 1, Dir: args[0]}, 1, 0)
-		if err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		fmt.Println(b.pids()[0])
-	}
-	time.Sleep(time.Hour)
-	return 0
 }
 
 func TestNoOrphansOfAKilledHarness(t *testing.T) {

@@ -2,6 +2,7 @@ package target
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -25,20 +26,33 @@ import (
 const fakeEnv = "INFLIGHT_TARGET_FAKE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(fakeEnv) != "" {
+	// The workers of a fuzz test are the test binary too, and are to be no fakes.
+	if os.Getenv(fakeEnv) != "" && !(len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "-test.")) {
 		os.Exit(fake(os.Args))
 	}
 	os.Setenv(fakeEnv, "1")
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each program would take a second to end under the race detector
-	before := runtime.NumGoroutine()
 	code := m.Run()
-	for deadline := time.Now().Add(5 * time.Second); code == 0 && runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); code == 0 && leaked() != ""; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			fmt.Fprintf(os.Stderr, "%d goroutines before the tests, %d after them\n", before, runtime.NumGoroutine())
+			fmt.Fprintf(os.Stderr, "a goroutine of this package is left:\n%s\n", leaked())
 			code = 1
 		}
 	}
 	os.Exit(code)
+}
+
+// leaked is the stack of a goroutine in this package's code other than the one that calls it, "" when there is none.
+func leaked() string {
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	_, others, _ := strings.Cut(string(all), "\n\n")
+	for stack := range strings.SplitSeq(others, "\n\n") {
+		if strings.Contains(stack, "inflight/runner/target.") {
+			return stack
+		}
+	}
+	return ""
 }
 
 // fakeKind describes a broker that the test binary plays; mode is what is wrong with it.
@@ -249,6 +263,35 @@ func fakeGo(args []string) int {
 	defer log.Close()
 	fmt.Fprintln(log, args[1])
 	return 0
+}
+
+// fakeHarness starts a broker, says which processes it has and waits to be killed.
+func fakeHarness(args []string) int {
+	spec, err := fakes().parse("fake")
+	if err != nil {
+		return 2
+	}
+	p, err := Prepare(context.Background(), spec, Options{Self: os.Args[0], LogDir: args[0]})
+	if err != nil {
+		return 2
+	}
+	for i := range 2 {
+		b, err := p.Start(context.Background(), Slot{Number: i + 1, Dir: args[0]}, 1, 0)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println(b.pids()[0])
+	}
+	time.Sleep(time.Hour)
+	return 0
+}
+
+func (b *Broker) pids() (pids []int) {
+	for _, p := range b.processes {
+		pids = append(pids, p.cmd.Process.Pid)
+	}
+	return pids
 }
 
 // lines reads whole lines of a pipe until it closes.
