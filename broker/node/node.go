@@ -20,6 +20,9 @@ import (
 // syncInterval is JetStream's own default for how often written blocks are synced to disk.
 const syncInterval = 2 * time.Minute
 
+// firstWait bounds how long a member waits for the first one.
+const firstWait = 1500 * time.Millisecond
+
 // maxPayload and maxControlLine leave room for an MQTT message and its topic as a subject.
 const (
 	maxPayload     = 8 << 20
@@ -130,6 +133,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 			opts.Routes = append(opts.Routes, u)
 		}
 	}
+	awaitFirst(ctx, &c)
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("embedded node: %w", err)
@@ -142,6 +146,32 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// awaitFirst waits a moment until the member that is listed first accepts connections. Members that start at the same
+// time do not find each other, try again a second later all at once, ask each other for their votes at the same moment,
+// get none, and wait out an election time-out of up to nine seconds.
+func awaitFirst(ctx context.Context, c *Config) {
+	if c.Cluster == "" {
+		return
+	}
+	first, _ := url.Parse(c.Routes[0])
+	if first.Host == c.ClusterListen {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstWait)
+	defer cancel()
+	var d net.Dialer
+	for ctx.Err() == nil {
+		if conn, err := d.DialContext(ctx, "tcp", first.Host); err == nil {
+			_ = conn.Close()
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // awaitHealthy polls the server's own health check, which in a cluster includes contact with the meta leader.
