@@ -61,6 +61,39 @@ func TestTreeReplacesAndRemoves(t *testing.T) {
 	want("no node is left", tree.root.size(), 0)
 }
 
+// Removing a filter takes the nodes that only it needs, and no other.
+func TestTreeRemoveKeepsTheRest(t *testing.T) {
+	for _, c := range []struct{ remove, keep, why string }{
+		{"a/b/c", "a/b", "the parent's own subscription"},
+		{"a/b/c", "a/b/#", "the parent's '#'"},
+		{"a/b/c", "a/x", "a branch two levels up"},
+		{"a/b/c", "a/+", "a wildcard branch"},
+		{"a/+/c", "a/b", "a branch beside the wildcard"},
+		{"a/b", "a/b/c", "a child"},
+		{"a/#", "a", "the same node"},
+		{"#", "a", "the root keeps its children"},
+		{"a/x/y", "a/b", "the child kept without a map, or not"},
+		{"x", "a/b", "nothing in common"},
+	} {
+		for _, first := range []string{c.remove, c.keep} {
+			var tree Tree[string]
+			tree.Add(first, "k", first)
+			tree.Add(c.remove, "k", c.remove)
+			tree.Add(c.keep, "k", c.keep)
+			if !tree.Remove(c.remove, "k") || tree.Remove(c.remove, "k") || tree.Len() != 1 {
+				t.Errorf("%s is not removed once beside %s", c.remove, c.keep)
+			}
+			name := strings.NewReplacer("+", "z", "#", "z").Replace(c.keep)
+			if got := collect(&tree, name); got[pair{c.keep, "k"}] != 1 {
+				t.Errorf("%s went with %s: %s", c.keep, c.remove, c.why)
+			}
+			if !tree.Remove(c.keep, "k") || tree.root.size() != 0 {
+				t.Errorf("%s and %s leave nodes behind", c.keep, c.remove)
+			}
+		}
+	}
+}
+
 // A filter of the greatest length has 65,536 levels; it must cost no stack overflow and be gone once removed.
 func TestTreeDeepFilter(t *testing.T) {
 	deep := strings.Repeat("/", MaxLength)
@@ -96,6 +129,7 @@ func TestTreeModel(t *testing.T) {
 		var tree Tree[string]
 		model := map[pair]string{}
 		version := 0
+		var added []pair // one at a time, in order
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				p := pair{filter.Draw(t, "filter"), key.Draw(t, "key")}
@@ -106,6 +140,7 @@ func TestTreeModel(t *testing.T) {
 					t.Fatalf("Add replaced: %v, want %v", got, there)
 				}
 				model[p] = v
+				added = append(added, p)
 			},
 			"crowd": func(t *rapid.T) { // more subscribers of one filter than are kept without an index
 				f := filter.Draw(t, "filter")
@@ -118,6 +153,9 @@ func TestTreeModel(t *testing.T) {
 			},
 			"remove": func(t *rapid.T) {
 				p := pair{filter.Draw(t, "filter"), key.Draw(t, "key")}
+				if i := rapid.IntRange(0, len(added)).Draw(t, "which"); i < len(added) { // else any: mostly not there
+					p = added[i]
+				}
 				_, there := model[p]
 				if got := tree.Remove(p.filter, p.key); got != there {
 					t.Fatalf("Remove: %v, want %v", got, there)
