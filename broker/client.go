@@ -131,15 +131,21 @@ func (cl *client) record() *store.Session {
 
 // end stops the feeds; durable ones keep their place in the store.
 func (cl *client) end() {
+	for _, sub := range cl.abandon() {
+		sub.feed.Close()
+	}
+}
+
+// abandon lets no feed deliver any more and returns them. On its own it is how a session ends with the store: closing
+// each feed would ask a cluster that may be going down as well.
+func (cl *client) abandon() map[string]*subscription {
 	cl.mu.Lock()
+	defer cl.mu.Unlock()
 	cl.ended = true
 	subs := cl.subs
 	cl.subs = map[string]*subscription{}
 	cl.wake.Broadcast()
-	cl.mu.Unlock()
-	for _, sub := range subs {
-		sub.feed.Close()
-	}
+	return subs
 }
 
 // kick closes the connection, if there is one, and waits until nothing of it is under way any more.
@@ -238,10 +244,11 @@ func (s *Server) forget(ctx context.Context, id string, old *client, rec *store.
 }
 
 // detach ends what is left of a clean session once its connection is finished. If another connection got hold of the
-// identifier first, on this node or another, it has cleaned up, and the record is its own.
+// identifier first, on this node or another, it has cleaned up, and the record is its own. When the broker shuts down the
+// record stays: the next session of the identifier cleans up behind it.
 func (s *Server) detach(c *conn) {
 	cl := c.client
-	if !cl.clean {
+	if !cl.clean || c.cause() == errShutdown {
 		return
 	}
 	unlock := s.lockID(cl.id)

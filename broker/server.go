@@ -169,7 +169,7 @@ func (s *Server) Shutdown() {
 	s.clients = map[string]*client{}
 	s.mu.Unlock()
 	for _, cl := range rest {
-		cl.end()
+		cl.abandon()
 	}
 	s.closeStore()
 }

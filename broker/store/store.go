@@ -102,7 +102,7 @@ type Store interface {
 
 	// Durability is memory, file, or file+sync.
 	Durability() string
-	// Close ends the store; operations that are still pending fail.
+	// Close ends the store and every feed; operations that are still pending fail.
 	Close()
 }
 

@@ -230,9 +230,19 @@ func (s *Store) Unsubscribe(_ context.Context, client, filter string) error {
 // Durability is memory.
 func (s *Store) Durability() string { return "memory" }
 
-// Close refuses further work.
+// Close ends every feed and refuses further work.
 func (s *Store) Close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
+	queues := s.queues
+	s.queues = map[string]*queue{}
+	s.mu.Unlock()
+	for _, q := range queues {
+		q.mu.Lock()
+		f := q.feed
+		q.mu.Unlock()
+		if f != nil {
+			f.Close()
+		}
+	}
 }
