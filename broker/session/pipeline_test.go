@@ -156,6 +156,22 @@ func TestPipelineRingGrowsWrapped(t *testing.T) {
 	}
 }
 
+// A slot that left long ago must not complete one that lives, also where its entry is in use again.
+func TestPipelineStaleSlotInAFullRing(t *testing.T) {
+	l := &line{t: t}
+	l.reserve(packet.PUBREC, 1)
+	l.complete(0)
+	l.want("the first", "PUBREC 1")
+	l.reserve(packet.PUBREC, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17) // all 16 entries
+	l.complete(0)
+	for i := 1; i < 16; i++ {
+		l.complete(i)
+	}
+	l.want("all but the last", answers("PUBREC", 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16))
+	l.complete(16)
+	l.want("the last", "PUBREC 17")
+}
+
 // The ring keeps its place over many turns without growing.
 func TestPipelineRingTurns(t *testing.T) {
 	var p Pipeline

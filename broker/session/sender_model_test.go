@@ -13,7 +13,6 @@ type copyOut struct {
 	id      uint16
 	qos     byte
 	payload string
-	rec     bool
 }
 
 // outModel keeps what is outstanding in the plainest way: a slice in order of the first PUBLISH, one in PUBREC order.
