@@ -102,7 +102,7 @@ func (m *Model) sentence(r *result.Result, g Group, verdict string) string {
 	case stat.Same:
 		return fmt.Sprintf("The same throughput %s, within %.0f %%.", at, 100*stat.Margin(r.Control))
 	default:
-		why := "which noise may explain"
+		why := "not told apart from noise"
 		if !bounded {
 			why = "from too few blocks for an interval"
 		}

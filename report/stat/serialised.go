@@ -7,12 +7,13 @@ import (
 )
 
 // What counts as flat and as rising. A stop-and-wait path may still gain between window 1 and 2, when the client's
-// turn-around overlaps with the broker's work, so flatness is looked for above window 1 first.
+// turn-around overlaps with the broker's work, so flatness is looked for above window 1 first. The limits leave room for
+// the noise of short runs; a pipelined path gains far more than they allow.
 const (
-	flatTail  = 1.25 // largest window over the smallest above 1
-	flatWhole = 2.0  // largest window over the smallest
-	rises     = 2.0  // how much more than the flat arm the other must gain
-	spanOf    = 4    // the windows compared must be that far apart
+	flatTail  = 1.5 // largest window over the smallest above 1
+	flatWhole = 2.0 // largest window over the smallest
+	rises     = 2.0 // how much more than the flat arm the other must gain
+	spanOf    = 4   // the windows compared must be that far apart
 )
 
 // serialised finds arms that gain nothing from a larger window where another arm gains: the plain-words finding that a
