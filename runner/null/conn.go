@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"inflight/broker/packet"
@@ -29,14 +31,20 @@ type answers struct {
 }
 
 // serve is one connection. Without a delay it is one goroutine: one read, all its answers, one write.
-func serve(ctx context.Context, nc net.Conn, c Config) {
+func serve(ctx context.Context, nc net.Conn, c Config, delaying *atomic.Int64) {
 	var a answers
-	r := packet.NewReader(nc, readBuffer, maxRemaining)
-	var d *delayed
+	var (
+		source io.Reader = nc
+		times  arrivals
+		d      *delayed
+	)
 	if c.Delay > 0 {
-		d = newDelayed(ctx, nc, c.Delay)
+		times = newArrivals(nc)
+		source = times
+		d = newDelayed(ctx, nc, c.Delay, delaying)
 		defer d.close()
 	}
+	r := packet.NewReader(source, readBuffer, maxRemaining)
 	var alive deadline
 	_ = nc.SetReadDeadline(time.Now().Add(connectTimeout))
 	for {
@@ -46,15 +54,11 @@ func serve(ctx context.Context, nc net.Conn, c Config) {
 		if err := r.Fill(); err != nil {
 			return
 		}
-		var arrived time.Time
-		if d != nil {
-			arrived = time.Now()
-		}
 		err := a.all(r)
 		switch {
 		case len(a.out) == 0:
 		case d != nil:
-			if d.push(&a.out, arrived) != nil {
+			if d.push(&a.out, times.arrived()) != nil {
 				return
 			}
 		default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,13 +30,15 @@ type delayed struct {
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 	closed bool
+
+	sharers *atomic.Int64 // connections of the server that delay
 }
 
 var errEnded = errors.New("writing has ended")
 
-func newDelayed(ctx context.Context, nc net.Conn, delay time.Duration) *delayed {
+func newDelayed(ctx context.Context, nc net.Conn, delay time.Duration, sharers *atomic.Int64) *delayed {
 	d := &delayed{
-		nc: nc, delay: delay,
+		nc: nc, delay: delay, sharers: sharers,
 		queue: make(chan burst, maxBursts), spare: make(chan []byte, 16), failed: make(chan struct{}),
 	}
 	d.quit, d.stop = context.WithCancel(ctx)
@@ -81,7 +84,9 @@ func (d *delayed) close() {
 
 // write returns true when the queue was closed and everything in it is written.
 func (d *delayed) write() bool {
-	var s sleeper
+	s := sleeper{sharers: d.sharers}
+	d.sharers.Add(1)
+	defer d.sharers.Add(-1)
 	for burst := range d.queue {
 		if !s.until(burst.due, d.quit.Done()) {
 			return false

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -41,10 +42,11 @@ func Serve(ctx context.Context, l net.Listener, c Config) error {
 }
 
 type server struct {
-	config Config
-	wg     sync.WaitGroup
-	mu     sync.Mutex
-	open   map[net.Conn]struct{}
+	config   Config
+	delaying atomic.Int64
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	open     map[net.Conn]struct{}
 }
 
 func (s *server) accept(ctx context.Context, l net.Listener) error {
@@ -65,7 +67,7 @@ func (s *server) accept(ctx context.Context, l net.Listener) error {
 		}
 		s.wg.Go(func() {
 			defer s.remove(nc)
-			serve(ctx, nc, s.config)
+			serve(ctx, nc, s.config, &s.delaying)
 		})
 	}
 }
