@@ -14,7 +14,7 @@ import (
 // A window of 65,535 with 1 KiB payloads is 64 MiB under way, far beyond the buffers of both sockets, and the broker here
 // reads nothing until its acknowledgements are taken. Whoever waits in a write then waits for ever.
 func TestFullSocketsDoNotDeadlock(t *testing.T) {
-	const messages = 150_000
+	const messages = 70_000 // more than the window
 	for _, c := range []struct {
 		name string
 		sock func(*net.TCPConn) (socket, error)
@@ -24,20 +24,16 @@ func TestFullSocketsDoNotDeadlock(t *testing.T) {
 	} {
 		for qos := range 3 {
 			t.Run(fmt.Sprintf("%s/qos=%d", c.name, qos), func(t *testing.T) {
-				if testing.Short() && qos == 1 {
-					t.Skip("the others are enough")
+				if testing.Short() && qos != 1 {
+					t.Skip("one is enough")
 				}
 				small := func(nc *net.TCPConn) {
 					_ = nc.SetReadBuffer(64 << 10)
 					_ = nc.SetWriteBuffer(64 << 10)
 				}
 				addr := nullBroker(t, null.Config{}, small)
-				n := int64(messages)
-				if testing.Short() || c.name == "deadlines" {
-					n /= 4
-				}
 				p, err := Open(t.Context(), Plan{
-					Addrs: []string{addr}, Connections: 1, QoS: qos, Window: 65_535, Payload: 1024, MaxMessages: n,
+					Addrs: []string{addr}, Connections: 1, QoS: qos, Window: 65_535, Payload: 1024, MaxMessages: messages,
 					StallTimeout: patience,
 				})
 				if err != nil {
@@ -52,7 +48,7 @@ func TestFullSocketsDoNotDeadlock(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.Acknowledged != n || s.Order.Violations != 0 {
+				if s.Acknowledged != messages || s.Order.Violations != 0 {
 					t.Errorf("%+v", s)
 				}
 				if err := p.Close(); err != nil {
@@ -65,7 +61,7 @@ func TestFullSocketsDoNotDeadlock(t *testing.T) {
 
 // The same with a broker that takes one message at a time and answers it with a write that waits.
 func TestBrokerThatWritesBeforeItReads(t *testing.T) {
-	const messages = 20_000
+	const messages = 10_000
 	addr := broker(t, func(p *peer) {
 		_ = p.nc.(*net.TCPConn).SetReadBuffer(64 << 10)
 		_ = p.nc.(*net.TCPConn).SetWriteBuffer(64 << 10)
@@ -90,7 +86,7 @@ func TestBrokerThatWritesBeforeItReads(t *testing.T) {
 
 // In steady state a message costs no allocation: what is left are the few of each Run.
 func TestNoAllocationPerMessage(t *testing.T) {
-	const messages = 200_000
+	const messages = 100_000
 	for qos := range 3 {
 		t.Run(fmt.Sprint("qos=", qos), func(t *testing.T) {
 			p, err := Open(t.Context(), Plan{
