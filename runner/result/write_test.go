@@ -89,6 +89,7 @@ func TestWriteWithoutPermission(t *testing.T) {
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { os.Chmod(dir, 0o700) })
 	err := Write(dir, &Result{})
 	if err == nil || !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), ".tmp") {
 		t.Errorf("Write: %v; want the permission and no temporary name", err)
