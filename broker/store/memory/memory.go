@@ -106,10 +106,7 @@ func (s *Store) Release(client string, _ uint16, ref store.Ref, _ *store.Message
 		return
 	}
 	if h, ok := s.held[client][ref]; ok {
-		delete(s.held[client], ref)
-		if len(s.held[client]) == 0 {
-			delete(s.held, client)
-		}
+		s.drop(client, ref)
 		s.deliver(h.msg)
 	}
 	s.mu.Unlock()
@@ -119,6 +116,11 @@ func (s *Store) Release(client string, _ uint16, ref store.Ref, _ *store.Message
 // Fetch reads a held message back.
 func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		done(nil, store.ErrClosed)
+		return
+	}
 	var found *store.Message
 	for _, refs := range s.held {
 		if h, ok := refs[ref]; ok {
@@ -133,19 +135,39 @@ func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
 	done(found, nil)
 }
 
+// drop forgets a held message, and the client with its last one. The lock is held.
+func (s *Store) drop(client string, ref store.Ref) {
+	delete(s.held[client], ref)
+	if len(s.held[client]) == 0 {
+		delete(s.held, client)
+	}
+}
+
 // Discard forgets a held message.
 func (s *Store) Discard(client string, ref store.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.held[client], ref)
+	s.drop(client, ref)
 }
 
-// Held lists what is held for a client, oldest first.
+// Held lists what is held for a client, oldest first. A newer message under the same identifier replaces an older one,
+// which is dropped.
 func (s *Store) Held(_ context.Context, client string) ([]store.Held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	newest := make(map[uint16]store.Ref)
+	for ref, h := range s.held[client] {
+		newest[h.id] = max(newest[h.id], ref)
+	}
 	var held []store.Held
 	for ref, h := range s.held[client] {
+		if newest[h.id] != ref {
+			s.drop(client, ref)
+			continue
+		}
 		held = append(held, store.Held{ID: h.id, Ref: ref})
 	}
 	sort.Slice(held, func(i, j int) bool { return held[i].Ref < held[j].Ref })
@@ -156,6 +178,9 @@ func (s *Store) Held(_ context.Context, client string) ([]store.Held, error) {
 func (s *Store) Forget(_ context.Context, client string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return store.ErrClosed
+	}
 	delete(s.held, client)
 	return nil
 }
@@ -164,6 +189,9 @@ func (s *Store) Forget(_ context.Context, client string) error {
 func (s *Store) Session(_ context.Context, client string) (*store.Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
 	rec, ok := s.sessions[client]
 	if !ok {
 		return nil, store.ErrNotFound
@@ -176,6 +204,9 @@ func (s *Store) Session(_ context.Context, client string) (*store.Session, error
 func (s *Store) PutSession(_ context.Context, rec *store.Session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return store.ErrClosed
+	}
 	cp := *rec
 	cp.Subscriptions = append([]store.Subscription(nil), rec.Subscriptions...)
 	s.sessions[rec.ClientID] = cp
@@ -186,6 +217,9 @@ func (s *Store) PutSession(_ context.Context, rec *store.Session) error {
 func (s *Store) DeleteSession(_ context.Context, client string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return store.ErrClosed
+	}
 	delete(s.sessions, client)
 	return nil
 }
@@ -209,20 +243,26 @@ func (s *Store) Subscribe(_ context.Context, client string, sub store.Subscripti
 	q.mu.Unlock()
 	return q.open(deliver, func() {
 		if !durable || sub.QoS == 0 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.remove(client, sub.Filter)
 		}
 	}), nil
 }
 
+// remove forgets a queue. The lock is held.
 func (s *Store) remove(client, filter string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.queues, key(client, filter))
 	s.tree.Remove(filter, client)
 }
 
 // Unsubscribe forgets a subscription and its queue.
 func (s *Store) Unsubscribe(_ context.Context, client, filter string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return store.ErrClosed
+	}
 	s.remove(client, filter)
 	return nil
 }

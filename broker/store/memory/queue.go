@@ -21,7 +21,7 @@ type queue struct {
 }
 
 type entry struct {
-	msg     *store.Message
+	msg     *store.Message // nil once it is settled
 	settled bool
 }
 
@@ -51,11 +51,12 @@ func (q *queue) push(m *store.Message) bool {
 	return true
 }
 
-// settle marks an entry and drops the settled prefix.
+// settle marks an entry and drops the settled prefix. The message goes at once: an unsettled one before it must not keep
+// all that follow in memory.
 func (q *queue) settle(e *entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e.settled = true
+	e.settled, e.msg = true, nil
 	n := 0
 	for n < len(q.entries) && q.entries[n].settled {
 		q.entries[n] = nil
@@ -120,11 +121,14 @@ func (f *feed) run(deliver func(store.Delivery)) {
 		}
 		e := q.entries[q.next-q.base]
 		q.next++
-		qos, settled := min(e.msg.QoS, q.sub.QoS), e.settled
-		q.mu.Unlock()
-		if !settled {
-			deliver(store.Delivery{Message: e.msg, QoS: qos, Settle: func() { q.settle(e) }})
+		d := store.Delivery{Message: e.msg, Settle: func() { q.settle(e) }}
+		if e.settled {
+			q.mu.Unlock()
+			continue
 		}
+		d.QoS = min(e.msg.QoS, q.sub.QoS)
+		q.mu.Unlock()
+		deliver(d)
 	}
 }
 
