@@ -165,6 +165,7 @@ func (c *calls) close() {
 
 // Error codes of the JetStream API that decide something here.
 const (
+	codeConsumerInUse = 10013 // a consumer's deliver subject has interest
 	codeNoMessage     = 10037 // no message found
 	codeWrongSequence = 10071 // expected last sequence does not match
 	codeDuplicateBusy = 10158 // the same message id is being stored right now

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"inflight/broker/store"
 	"inflight/broker/topic"
@@ -44,6 +45,7 @@ type feed struct {
 	mu      sync.Mutex
 	seen    map[uint64]bool // by stream sequence: false until it is settled
 	settled []uint64        // the settled ones in seen, oldest first
+	last    string          // where the last settled one was acknowledged
 }
 
 // Subscribe starts the feed of one subscription.
@@ -60,11 +62,10 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 		MaxAckPending: ackPending,
 		MaxDeliver:    -1,
 	}
+	unique := nuid.Next()
+	cfg.DeliverSubject = feedRoot + name + "." + unique
 	if !durable {
-		cfg.Name, cfg.Durable, cfg.InactiveThreshold = name+"_"+nats.NewInbox()[7:15], "", orphanAfter
-		cfg.DeliverSubject = feedRoot + cfg.Name
-	} else {
-		cfg.DeliverSubject = feedRoot + name
+		cfg.Name, cfg.Durable, cfg.InactiveThreshold = name+"_"+unique, "", orphanAfter
 	}
 	if sub.QoS == 0 {
 		cfg.AckPolicy, cfg.MaxAckPending, cfg.AckWait = jetstream.AckNonePolicy, 0, 0
@@ -88,10 +89,14 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 	if err := s.nc.FlushWithContext(ctx); err != nil {
 		return fail(err)
 	}
-	if err := s.consumer(ctx, cfg); err != nil {
-		return fail(err)
-	}
-	if !durable {
+	if durable {
+		if err := s.consumer(ctx, f, cfg); err != nil {
+			return fail(err)
+		}
+	} else {
+		if _, err := s.js.CreatePushConsumer(ctx, msgsStream, cfg); err != nil {
+			return fail(err)
+		}
 		f.remove = func() {
 			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
 			defer cancel()
@@ -103,34 +108,43 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 	return f, nil
 }
 
-// consumer creates the consumer of a subscription. A durable one that exists is continued behind what was settled: what
-// was sent and not settled comes again.
-func (s *Store) consumer(ctx context.Context, cfg jetstream.ConsumerConfig) error {
-	if cfg.Durable != "" {
+// consumer creates the consumer of a subscription, or turns one that exists to the feed's own subject. JetStream then
+// sends again exactly what was sent and not settled, in order, and what is new after it. The subject must be another one
+// each time: with interest in the old one the consumer would go on with what is new at once.
+func (s *Store) consumer(ctx context.Context, f *feed, cfg jetstream.ConsumerConfig) error {
+	for {
 		old, err := s.js.PushConsumer(ctx, msgsStream, cfg.Durable)
-		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			_, err = s.js.CreatePushConsumer(ctx, msgsStream, cfg)
 			return err
 		}
-		if err == nil {
-			info := old.CachedInfo()
-			if info.NumAckPending == 0 {
-				return nil
-			}
-			cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.AckFloor.Stream+1
-			// A second consumer keeps the interest in the messages while the first is replaced.
-			keep := cfg
-			keep.Durable, keep.DeliverSubject, keep.Name, keep.InactiveThreshold = "", "", cfg.Durable+"_keep", orphanAfter
-			if _, err := s.js.CreateOrUpdateConsumer(ctx, msgsStream, keep); err != nil {
-				return err
-			}
-			if err := s.js.DeleteConsumer(ctx, msgsStream, cfg.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-				return err
-			}
-			defer func() { _ = s.js.DeleteConsumer(ctx, msgsStream, keep.Name) }()
+		if err != nil {
+			return err
+		}
+		next := old.CachedInfo().Config
+		next.DeliverSubject = cfg.DeliverSubject
+		now, err := s.js.UpdatePushConsumer(ctx, msgsStream, next)
+		if err == nil && now.CachedInfo().Config.DeliverSubject == cfg.DeliverSubject {
+			return nil
+		}
+		var api *jetstream.APIError
+		if err != nil && (!errors.As(err, &api) || api.ErrorCode != codeConsumerInUse) {
+			return err
+		}
+		// The end of the feed that was there before has not reached every node.
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("an earlier feed of this subscription is still open: %w", ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+		cfg.DeliverSubject = feedRoot + cfg.Durable + "." + nuid.Next()
+		if err := f.listen(cfg.DeliverSubject, -1, f.stored); err != nil {
+			return err
+		}
+		if err := s.nc.FlushWithContext(ctx); err != nil {
+			return err
 		}
 	}
-	_, err := s.js.CreatePushConsumer(ctx, msgsStream, cfg)
-	return err
 }
 
 func (f *feed) listen(subject string, limit int, handle nats.MsgHandler) error {
@@ -194,7 +208,7 @@ func (f *feed) fresh(seq uint64, m *nats.Msg) bool {
 
 func (f *feed) settle(seq uint64, m *nats.Msg) {
 	f.mu.Lock()
-	f.seen[seq] = true
+	f.seen[seq], f.last = true, m.Reply
 	f.settled = append(f.settled, seq)
 	if len(f.settled) > remembered {
 		for _, old := range f.settled[:remembered/2] {
@@ -210,6 +224,15 @@ func (f *feed) settle(seq uint64, m *nats.Msg) {
 func (f *feed) Close() {
 	for _, sub := range f.subs {
 		_ = sub.Unsubscribe()
+	}
+	f.mu.Lock()
+	last := f.last
+	f.last = ""
+	f.mu.Unlock()
+	if last != "" && f.remove == nil {
+		// Acknowledgements are taken in order and not answered. Once this repeated one is, all of them count, and the feed
+		// that comes next gets none of them again.
+		_, _ = f.store.nc.Request(last, nil, f.store.cfg.Timeout)
 	}
 	if f.remove != nil {
 		f.remove()
