@@ -30,6 +30,10 @@ const (
 	transient    = "inf.q."
 )
 
+// maxSubject is how long a topic may be as a subject, in bytes: JetStream keeps the length of a subject in 16 bits, and
+// the server ends a connection that sends more than its limit for one line.
+const maxSubject = 60_000
+
 // DuplicateWindow is how long the delivery stream remembers a released message's id.
 const DuplicateWindow = 2 * time.Minute
 
@@ -38,6 +42,9 @@ const (
 	discardTick  = 20 * time.Millisecond
 	discardBatch = 256
 )
+
+// leadWait bounds how long a node waits at its start to become the leader of a stream.
+const leadWait = 5 * time.Second
 
 // closeWait bounds how long the end of a store waits for its last discards.
 const closeWait = 2 * time.Second
@@ -146,24 +153,33 @@ func (s *Store) tryStream(ctx context.Context, c jetstream.StreamConfig) (*jetst
 }
 
 // lead asks the stream to move to the preferred server. Leaders land at random otherwise, which moves rates by a factor
-// of two from one start to the next. It is a wish: a refusal is only logged.
+// of two from one start to the next. It is a wish: after leadWait it is given up and only logged. An answer can get lost
+// with the old leader, so each request is bounded and the outcome is looked up.
 func (s *Store) lead(ctx context.Context, stream string, info *jetstream.StreamInfo) {
-	if s.cfg.Lead == "" || info.Cluster == nil || info.Cluster.Leader == s.cfg.Lead {
+	if s.cfg.Lead == "" || info.Cluster == nil {
 		return
 	}
-	for range 20 {
-		_, err := s.nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, []byte(`{"placement":{"preferred":"`+s.cfg.Lead+`"}}`))
-		if err == nil {
-			time.Sleep(100 * time.Millisecond)
-		}
-		if st, err := s.js.Stream(ctx, stream); err == nil && st.CachedInfo().Cluster != nil && st.CachedInfo().Cluster.Leader == s.cfg.Lead {
+	ctx, cancel := context.WithTimeout(ctx, leadWait)
+	defer cancel()
+	leader, asked := info.Cluster.Leader, time.Time{}
+	for leader != s.cfg.Lead {
+		if ctx.Err() != nil {
+			s.log.Warn("stream did not move to the preferred leader", "stream", stream, "preferred", s.cfg.Lead, "leader", leader)
 			return
 		}
-		if ctx.Err() != nil {
-			break
+		attempt, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		if leader != "" && time.Since(asked) > time.Second {
+			asked = time.Now()
+			_, _ = s.nc.RequestWithContext(attempt, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, []byte(`{"placement":{"preferred":"`+s.cfg.Lead+`"}}`))
+		}
+		if st, err := s.js.Stream(attempt, stream); err == nil && st.CachedInfo().Cluster != nil {
+			leader = st.CachedInfo().Cluster.Leader
+		}
+		cancel()
+		if leader != s.cfg.Lead {
+			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	s.log.Warn("stream did not move to the preferred leader", "stream", stream, "preferred", s.cfg.Lead)
 }
 
 // hash turns any identifier into one subject token.
@@ -192,9 +208,31 @@ func (s *Store) tracker(client string) *tracker {
 	return t
 }
 
+// subject maps a topic to the subject of its messages, without the root.
+func subject(name string) (string, error) {
+	s := topic.Subject(name)
+	if len(s) > maxSubject {
+		return "", fmt.Errorf("topic %.100q...: as a subject it takes %d bytes, limit %d", name, len(s), maxSubject)
+	}
+	return s, nil
+}
+
+// ended turns the error of a closed connection, which is of the store alone, into the store's.
+func ended(err error) error {
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return store.ErrClosed
+	}
+	return err
+}
+
 // Publish makes a QoS 1 message durable in the delivery stream.
 func (s *Store) Publish(m *store.Message, done store.Done) {
-	msg := &nats.Msg{Subject: msgsRoot + topic.Subject(m.Topic), Data: store.Encode(make([]byte, 0, 4+m.Size()), m)}
+	subject, err := subject(m.Topic)
+	if err != nil {
+		done(0, err)
+		return
+	}
+	msg := &nats.Msg{Subject: msgsRoot + subject, Data: store.Encode(make([]byte, 0, 4+m.Size()), m)}
 	s.calls.send(msg, func(data []byte, err error) {
 		if err == nil {
 			_, _, err = parsePubAck(data)
@@ -205,11 +243,21 @@ func (s *Store) Publish(m *store.Message, done store.Done) {
 
 // Transient publishes a QoS 0 message on plain NATS.
 func (s *Store) Transient(m *store.Message) error {
-	return s.nc.Publish(transient+topic.Subject(m.Topic), store.Encode(make([]byte, 0, 4+m.Size()), m))
+	subject, err := subject(m.Topic)
+	if err != nil {
+		return err
+	}
+	return ended(s.nc.Publish(transient+subject, store.Encode(make([]byte, 0, 4+m.Size()), m)))
 }
 
-// Hold stages a QoS 2 message. Its Ref is the sequence in the staged stream.
+// Hold stages a QoS 2 message. Its Ref is the sequence in the staged stream. What could never be released is refused here.
 func (s *Store) Hold(client string, id uint16, m *store.Message, done store.Done) {
+	if 2+3*len(m.Topic) > maxSubject { // else it fits, however many of its bytes are escaped
+		if _, err := subject(m.Topic); err != nil {
+			done(0, err)
+			return
+		}
+	}
 	t := s.tracker(client)
 	h := t.sent()
 	msg := &nats.Msg{
@@ -232,9 +280,14 @@ func (s *Store) messageID(ref store.Ref) string {
 
 // Release publishes the message to the delivery stream under its id, then lets the staged copy go.
 func (s *Store) Release(client string, _ uint16, ref store.Ref, m *store.Message, done store.Done) {
+	subject, err := subject(m.Topic)
+	if err != nil {
+		done(ref, err)
+		return
+	}
 	t := s.tracker(client)
 	msg := &nats.Msg{
-		Subject: msgsRoot + topic.Subject(m.Topic),
+		Subject: msgsRoot + subject,
 		Header:  nats.Header{jetstream.MsgIDHeader: {s.messageID(ref)}},
 		Data:    store.Encode(make([]byte, 0, 4+m.Size()), m),
 	}
