@@ -115,10 +115,10 @@ func (s Scenario) Quicken() Scenario {
 	if form == nil {
 		form = []Setting{
 			{"blocks", []string{"2"}},
-			{"duration", []string{"200ms"}},
-			{"warmup", []string{"40ms"}},
-			{"control", []string{"60ms"}},
-			{"verify", []string{"100ms"}},
+			{"duration", []string{"150ms"}},
+			{"warmup", []string{"30ms"}},
+			{"control", []string{"50ms"}},
+			{"verify", []string{"60ms"}},
 		}
 	}
 	s.Quick = true

@@ -61,7 +61,7 @@ func TestWithDefaults(t *testing.T) {
 
 func TestQuicken(t *testing.T) {
 	s := Scenario{Blocks: 9, Duration: time.Second}
-	if q := s.Quicken(); q.Blocks != 2 || q.Duration != 200*time.Millisecond || !q.Quick || s.Quick {
+	if q := s.Quicken(); q.Blocks != 2 || q.Duration != 150*time.Millisecond || !q.Quick || s.Quick {
 		t.Errorf("the general short form is %+v", q)
 	}
 	s.QuickForm = []Setting{{"window", []string{"1", "20"}}}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,9 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 		return runErr
 	}
 	if runErr != nil {
-		r.Partial, r.Trouble = true, runErr.Error()
+		// The lines of a broker's log that follow are in its log, too.
+		trouble, _, _ := strings.Cut(runErr.Error(), "\n")
+		r.Partial, r.Trouble = true, strings.TrimSuffix(trouble, ":")
 	}
 	stat.Judge(r)
 	err = keep(cmd, dir, r, flags.format)
