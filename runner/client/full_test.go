@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inflight/broker/packet"
+	"inflight/runner/load"
 	"inflight/runner/null"
 )
 
@@ -59,28 +60,58 @@ func TestFullSocketsDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// The same with a broker that takes one message at a time and answers it with a write that waits.
-func TestBrokerThatWritesBeforeItReads(t *testing.T) {
-	const messages = 10_000
-	addr := broker(t, func(p *peer) {
-		_ = p.nc.(*net.TCPConn).SetReadBuffer(64 << 10)
-		_ = p.nc.(*net.TCPConn).SetWriteBuffer(64 << 10)
-		if !p.accept() {
-			return
-		}
-		for range messages {
-			ids, ok := p.publishes("all of them", 1)
-			if !ok {
-				return
+// The plainest form of it: a broker that takes most of the window, and then nothing more until all its acknowledgements
+// are taken, while the client still has far more to write than the sockets hold.
+func TestAcknowledgementsAreReadWhileWriting(t *testing.T) {
+	const window, first = load.MaxWindow, 50_000 // 200 KB of PUBACKs
+	for name, sock := range map[string]func(*net.TCPConn) (socket, error){
+		"this system's socket": newSocket,
+		"deadlines":            func(nc *net.TCPConn) (socket, error) { return deadlineSocket{nc}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := broker(t, func(p *peer) {
+				_ = p.nc.(*net.TCPConn).SetReadBuffer(64 << 10)
+				_ = p.nc.(*net.TCPConn).SetWriteBuffer(8 << 10)
+				if !p.accept() {
+					return
+				}
+				ids, ok := p.publishes("most of the window", first)
+				if !ok {
+					return
+				}
+				time.Sleep(quiet) // the client fills the sockets
+				var acks []byte
+				for _, id := range ids {
+					acks = packet.AppendAck(acks, packet.PUBACK, id)
+				}
+				_ = p.nc.SetWriteDeadline(time.Now().Add(patience))
+				if _, err := p.nc.Write(acks); err != nil {
+					p.Errorf("the client does not read while it cannot write: %v", err)
+					return
+				}
+				if ids, ok = p.publishes("the rest", window-first); ok {
+					p.ack(packet.PUBACK, ids...)
+					p.next("then", packet.DISCONNECT)
+				}
+			})
+			plan := bounded(addr, 1, window, window)
+			plan.StallTimeout = 2 * patience
+			plan.Payload = 256 // the rest is 4 MB
+			p, err := Open(t.Context(), plan)
+			if err != nil {
+				t.Fatal(err)
 			}
-			p.ack(packet.PUBACK, ids...)
-		}
-		p.next("then", packet.DISCONNECT)
-	})
-	plan := bounded(addr, 1, 65_535, messages)
-	plan.Payload = 2048
-	if s := mustRun(t, plan); s.Acknowledged != messages {
-		t.Errorf("%+v", s)
+			conn := p.pubs[0].conn
+			_ = conn.nc.SetWriteBuffer(64 << 10)
+			if conn.sock, err = sock(conn.nc); err != nil {
+				t.Fatal(err)
+			}
+			s, err := p.Run(t.Context())
+			if err != nil || s.Acknowledged != window {
+				t.Errorf("%+v, %v", s, err)
+			}
+			_ = p.Close()
+		})
 	}
 }
 

@@ -148,6 +148,7 @@ func (p *publisher) loopUntilDone() error {
 				err = p.tryRead()
 			}
 		case p.pending():
+			now = p.now() // the write may have taken as long as the wait is to be
 			err = p.read(now, min(wake, now+retryInterval))
 		case more:
 			err = p.tryRead()

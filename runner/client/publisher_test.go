@@ -347,7 +347,7 @@ func TestDrainIsBounded(t *testing.T) {
 		p.next("all is acknowledged", packet.DISCONNECT)
 	})
 	plan := bounded(addr, 1, 2, 2)
-	plan.Drain = 20 * time.Millisecond
+	plan.Drain = 200 * time.Millisecond
 	p, err := Open(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)
@@ -355,6 +355,9 @@ func TestDrainIsBounded(t *testing.T) {
 	s, err := p.Run(t.Context())
 	if err != nil || s.Published != 2 || s.Acknowledged != 1 {
 		t.Fatalf("%+v, %v", s, err)
+	}
+	if s.Duration >= plan.Drain {
+		t.Errorf("the measured time of %v has the wait for the drain in it", s.Duration)
 	}
 	p.plan.MaxMessages, p.plan.Drain = 1, patience
 	s, err = p.Run(t.Context())

@@ -21,6 +21,7 @@ type Subscriber struct {
 	loop
 	granted   byte
 	handle    func(p *packet.Publish)
+	message   packet.Publish // the one being handled, here so that it is not allocated for each
 	keepAlive time.Duration
 	held      [1 << 16 / 64]uint64 // QoS 2 identifiers between PUBLISH and PUBREL
 	received  atomic.Int64
@@ -121,6 +122,7 @@ func (s *Subscriber) receive() error {
 			time.Sleep(retryInterval)
 			err = errWouldBlock
 		case s.pending():
+			now = s.now() // the write may have taken as long as the wait is to be
 			err = s.read(now, now+retryInterval)
 		default:
 			err = s.read(now, wake)
@@ -152,11 +154,11 @@ func (s *Subscriber) all() error {
 func (s *Subscriber) one(f packet.Frame) error {
 	switch f.Type() {
 	case packet.PUBLISH:
-		p, err := packet.ParsePublish(f)
-		if err != nil {
+		var err error
+		if s.message, err = packet.ParsePublish(f); err != nil {
 			return err
 		}
-		return s.publish(&p)
+		return s.publish(&s.message)
 	case packet.PUBREL:
 		id, err := packet.ParseAck(f)
 		if err != nil {

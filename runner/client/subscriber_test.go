@@ -243,3 +243,35 @@ func TestSubscriberKeepAlive(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Deliveries are handed on and acknowledged without an allocation for each.
+func TestSubscriberAllocatesNothingPerMessage(t *testing.T) {
+	const messages, batch = 50_000, 100
+	served := make(chan struct{})
+	s := subscribe(t, broker(t, func(p *peer) {
+		defer close(served)
+		if !p.subscription(nil) {
+			return
+		}
+		var out []byte
+		ids := make([]uint16, batch)
+		for i := range ids {
+			ids[i] = uint16(i + 1)
+			out = message(out, 1, ids[i], "payload")
+		}
+		allocs := testing.AllocsPerRun(messages/batch, func() {
+			p.send(out)
+			p.acks("each", packet.PUBACK, ids...)
+		})
+		// What the script itself allocates is a constant for each batch.
+		if allocs > batch/2 {
+			p.Errorf("%v allocations for each %d messages", allocs, batch)
+		}
+		served <- struct{}{}
+		p.next("at the end", packet.DISCONNECT)
+	}), 1, func(*packet.Publish) {})
+	<-served
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+}
