@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"strings"
 
 	"inflight/report/internal/human"
 	"inflight/report/stat"
@@ -14,11 +15,15 @@ const measured = "measured"
 // headline says in sentences what the run found, the gravest first, one set of sentences per group.
 func (m *Model) headline(r *result.Result) {
 	if r.Partial {
-		trouble := human.Clean(r.Trouble)
-		if trouble == "" {
-			trouble = "the run did not end"
+		first, rest, _ := strings.Cut(r.Trouble, "\n")
+		first = strings.TrimRight(human.Clean(first), ": ")
+		if first == "" {
+			first = "the run did not end"
 		}
-		m.Headline = append(m.Headline, "Partial result: "+trouble+".")
+		m.Headline = append(m.Headline, "Partial result: "+first+".")
+		for line := range strings.Lines(rest) {
+			m.Trouble = append(m.Trouble, strings.TrimSpace(human.Clean(line)))
+		}
 	}
 	m.State = measured
 	if len(m.Groups) == 0 {

@@ -23,6 +23,13 @@ func (m *Model) Markdown(w io.Writer, charts Charts) error {
 	for _, s := range m.Headline {
 		fmt.Fprintf(&b, "**%s**\n\n", escape(s))
 	}
+	if len(m.Trouble) > 0 {
+		b.WriteString("<details><summary>The trouble in full</summary>\n\n")
+		for _, line := range m.Trouble {
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
+		b.WriteString("\n</details>\n\n")
+	}
 	m.armsTable(&b)
 	for _, g := range m.Groups {
 		fmt.Fprintf(&b, "## %s\n\n", g.Heading)

@@ -18,6 +18,7 @@ type Model struct {
 	State    string   // better, worse, same, inconclusive, incorrect or measured: sets the tone of the headline
 	Headline []string // the verdict in sentences
 	Partial  bool
+	Trouble  []string // further lines about why it is partial: what a broker printed last
 
 	Arms     []Arm
 	Compared bool // there are an A and a B
