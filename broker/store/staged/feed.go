@@ -73,10 +73,12 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 	f := &feed{store: s, deliver: deliver, qos: sub.QoS, seen: make(map[uint64]bool)}
 	fail := func(err error) (store.Feed, error) {
 		f.Close()
-		return nil, fmt.Errorf("subscribe to %q: %w", sub.Filter, err)
+		return nil, fmt.Errorf("subscribe to %.100q: %w", sub.Filter, ended(err))
 	}
-	subjects := topic.SubjectFilter(sub.Filter)
-	for _, subject := range subjects {
+	for _, subject := range topic.SubjectFilter(sub.Filter) {
+		if len(subject) > maxSubject {
+			return fail(fmt.Errorf("as a subject it takes %d bytes, limit %d", len(subject), maxSubject))
+		}
 		cfg.FilterSubjects = append(cfg.FilterSubjects, msgsRoot+subject)
 		if err := f.listen(transient+subject, transientQueue, f.transient); err != nil {
 			return fail(err)
@@ -112,7 +114,7 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 // sends again exactly what was sent and not settled, in order, and what is new after it. The subject must be another one
 // each time: with interest in the old one the consumer would go on with what is new at once.
 func (s *Store) consumer(ctx context.Context, f *feed, cfg jetstream.ConsumerConfig) error {
-	for {
+	for asked := false; ; {
 		old, err := s.js.PushConsumer(ctx, msgsStream, cfg.Durable)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			_, err = s.js.CreatePushConsumer(ctx, msgsStream, cfg)
@@ -122,13 +124,24 @@ func (s *Store) consumer(ctx context.Context, f *feed, cfg jetstream.ConsumerCon
 			return err
 		}
 		next := old.CachedInfo().Config
-		next.DeliverSubject = cfg.DeliverSubject
-		now, err := s.js.UpdatePushConsumer(ctx, msgsStream, next)
-		if err == nil && now.CachedInfo().Config.DeliverSubject == cfg.DeliverSubject {
+		if next.DeliverSubject == cfg.DeliverSubject {
 			return nil
 		}
+		if asked {
+			// The update was taken and the consumer's leader has not followed: it still saw interest in the old subject.
+			// A further update must be another one.
+			if err := f.move(ctx, &cfg); err != nil {
+				return err
+			}
+		}
+		next.DeliverSubject = cfg.DeliverSubject
+		_, err = s.js.UpdatePushConsumer(ctx, msgsStream, next)
+		asked = err == nil
+		if asked {
+			continue // and see
+		}
 		var api *jetstream.APIError
-		if err != nil && (!errors.As(err, &api) || api.ErrorCode != codeConsumerInUse) {
+		if !errors.As(err, &api) || api.ErrorCode != codeConsumerInUse {
 			return err
 		}
 		// The end of the feed that was there before has not reached every node.
@@ -137,14 +150,19 @@ func (s *Store) consumer(ctx context.Context, f *feed, cfg jetstream.ConsumerCon
 			return fmt.Errorf("an earlier feed of this subscription is still open: %w", ctx.Err())
 		case <-time.After(10 * time.Millisecond):
 		}
-		cfg.DeliverSubject = feedRoot + cfg.Durable + "." + nuid.Next()
-		if err := f.listen(cfg.DeliverSubject, -1, f.stored); err != nil {
-			return err
-		}
-		if err := s.nc.FlushWithContext(ctx); err != nil {
-			return err
-		}
 	}
+}
+
+// move changes the subject that a feed is to get its deliveries on.
+func (f *feed) move(ctx context.Context, cfg *jetstream.ConsumerConfig) error {
+	n := len(f.subs) - 1
+	_ = f.subs[n].Unsubscribe()
+	f.subs = f.subs[:n]
+	cfg.DeliverSubject = feedRoot + cfg.Durable + "." + nuid.Next()
+	if err := f.listen(cfg.DeliverSubject, -1, f.stored); err != nil {
+		return err
+	}
+	return f.store.nc.FlushWithContext(ctx)
 }
 
 func (f *feed) listen(subject string, limit int, handle nats.MsgHandler) error {
@@ -229,10 +247,14 @@ func (f *feed) Close() {
 	last := f.last
 	f.last = ""
 	f.mu.Unlock()
-	if last != "" && f.remove == nil {
+	switch {
+	case f.remove != nil:
+	case last != "":
 		// Acknowledgements are taken in order and not answered. Once this repeated one is, all of them count, and the feed
 		// that comes next gets none of them again.
 		_, _ = f.store.nc.Request(last, nil, f.store.cfg.Timeout)
+	default:
+		_ = f.store.nc.FlushTimeout(f.store.cfg.Timeout)
 	}
 	if f.remove != nil {
 		f.remove()
@@ -243,7 +265,7 @@ func (f *feed) Close() {
 func (s *Store) Unsubscribe(ctx context.Context, client, filter string) error {
 	err := s.js.DeleteConsumer(ctx, msgsStream, "c"+hash(client, filter))
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return fmt.Errorf("unsubscribe from %q: %w", filter, err)
+		return fmt.Errorf("unsubscribe from %.100q: %w", filter, ended(err))
 	}
 	return nil
 }

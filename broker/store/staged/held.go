@@ -52,6 +52,10 @@ func (s *Store) get(stream, body string) (*stored, error) {
 
 // Fetch reads a staged message back.
 func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
+	if ref == 0 {
+		done(nil, store.ErrNotFound)
+		return
+	}
 	body := []byte(`{"seq":` + strconv.FormatUint(uint64(ref), 10) + `}`)
 	s.calls.send(&nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stagedStream, Data: body}, func(data []byte, err error) {
 		if err != nil {
