@@ -167,6 +167,7 @@ func (c *calls) close() {
 const (
 	codeConsumerInUse = 10013 // a consumer's deliver subject has interest
 	codeNoMessage     = 10037 // no message found
+	codeWrongLastID   = 10070 // expected last message id does not match
 	codeWrongSequence = 10071 // expected last sequence does not match
 	codeDuplicateBusy = 10158 // the same message id is being stored right now
 )

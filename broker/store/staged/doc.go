@@ -21,13 +21,14 @@
 //
 // Deleting a staged copy is a call of the JetStream API, and one call per message costs more than the message. Discards
 // are gathered instead, off the response path: one purge of the client's subject removes everything below the oldest
-// message that is not released, see tracker. So a crash can leave a released copy behind. What keeps that harmless:
+// message that is not released, see tracker. What waits behind a message whose PUBREL is withheld is purged by identifier,
+// a second later. So a crash can leave a released copy behind. What keeps that harmless:
 //
 //   - an identifier that is used again gets a newer message under the same subject; only the newest one counts;
-//   - on resume, [Store.Held] leaves out what this node knows to be released, and in a cluster asks the delivery stream of
-//     each other copy whether its id is known (a publish that carries the id and an impossible expected sequence: the
-//     duplicate check comes first, so the answer tells, and nothing is stored).
+//   - on resume, [Store.Held] leaves out what this node knows to be released, and asks the delivery stream of each other
+//     copy whether its id is known (a publish that carries the id and a condition that fails: the duplicate check comes
+//     first, so the answer tells, and nothing is stored).
 //
-// What is left open: when every node that knows of a release is killed within the discard's delay ([discardTick]), the
-// copy that stays behind is taken for a pending exchange.
+// What is left open: when every node that knows of a release is killed before the discard ([discardTick], pinnedAfter
+// behind a withheld message), the copy that stays behind is taken for a pending exchange.
 package staged

@@ -15,7 +15,7 @@ import (
 	"inflight/broker/store"
 )
 
-// impossible is an expected last sequence that no stream has: a publish that carries it stores nothing.
+// impossible is a last sequence, or a last message id, that no stream has: a publish that expects it stores nothing.
 const impossible = "18446744073709551615"
 
 // stored is a message as JetStream's MSG.GET returns it.
@@ -101,18 +101,15 @@ func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 			return nil, fmt.Errorf("held messages: subject %q: %w", got.Message.Subject, err)
 		}
 		byID[uint16(id)] = got.Message.Seq
-		refs = append(refs, ref{seq: got.Message.Seq})
+		refs = append(refs, ref{seq: got.Message.Seq, id: uint16(id)})
 		next = got.Message.Seq + 1
-	}
-	idOf := make(map[uint64]uint16, len(byID))
-	for id, seq := range byID {
-		idOf[seq] = id
 	}
 	var held []store.Held
 	for i := range refs {
-		id, newest := idOf[refs[i].seq]
+		id := refs[i].id
+		newest := byID[id] == refs[i].seq
 		released := !newest || t.isReleased(refs[i].seq)
-		if !released && s.cfg.Replicas > 1 {
+		if !released {
 			var err error
 			if released, err = s.isReleased(ctx, store.Ref(refs[i].seq)); err != nil {
 				return nil, fmt.Errorf("held messages: %w", err)
@@ -130,14 +127,19 @@ func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 	return held, nil
 }
 
-// isReleased asks the delivery stream whether it knows the release of ref. Nothing is stored: in a replicated stream the
-// duplicate check comes first, and the expected sequence is one that no stream reaches. A stream of one replica checks the
-// sequence first; there the tracker of the only node knows.
+// isReleased asks the delivery stream whether it knows the release of ref. Nothing is stored: the duplicate check comes
+// first, and then a condition fails that no stream meets. A replicated stream must find it before the raft group does,
+// which is so for the last sequence; a stream of one replica looks at the last sequence before it looks for duplicates, but
+// at the last message id after.
 func (s *Store) isReleased(ctx context.Context, ref store.Ref) (bool, error) {
 	for {
 		msg := nats.NewMsg(msgsRoot + "probe")
 		msg.Header.Set(jetstream.MsgIDHeader, s.messageID(ref))
-		msg.Header.Set(jetstream.ExpectedLastSeqHeader, impossible)
+		if s.cfg.Replicas > 1 {
+			msg.Header.Set(jetstream.ExpectedLastSeqHeader, impossible)
+		} else {
+			msg.Header.Set(jetstream.ExpectedLastMsgIDHeader, impossible)
+		}
 		type answer struct {
 			duplicate bool
 			err       error
@@ -155,7 +157,7 @@ func (s *Store) isReleased(ctx context.Context, ref store.Ref) (bool, error) {
 		switch {
 		case a.err == nil:
 			return a.duplicate, nil
-		case errors.As(a.err, &api) && api.ErrCode == codeWrongSequence:
+		case errors.As(a.err, &api) && (api.ErrCode == codeWrongSequence || api.ErrCode == codeWrongLastID):
 			return false, nil
 		case errors.As(a.err, &api) && api.ErrCode == codeDuplicateBusy:
 			// Its release is on its way; wait for it.

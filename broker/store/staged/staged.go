@@ -269,7 +269,7 @@ func (s *Store) Hold(client string, id uint16, m *store.Message, done store.Done
 		if err == nil {
 			seq, _, err = parsePubAck(data)
 		}
-		t.held(h, seq)
+		t.held(h, id, seq)
 		done(store.Ref(seq), err)
 	})
 }
@@ -326,16 +326,17 @@ func (s *Store) purger() {
 	for {
 		select {
 		case <-s.stop:
-			s.purgeRound() // so that an orderly end leaves no released copy behind
+			s.purgeRound(true) // so that an orderly end leaves no released copy behind
 			return
 		case <-tick.C:
 		case <-s.kick:
 		}
-		s.purgeRound()
+		s.purgeRound(false)
 	}
 }
 
-func (s *Store) purgeRound() {
+// purgeRound discards what can be discarded now; the last one, with pinned copies that have just been pinned.
+func (s *Store) purgeRound(last bool) {
 	s.purgeMu.Lock()
 	round := s.dirty
 	s.dirty = nil
@@ -346,6 +347,9 @@ func (s *Store) purgeRound() {
 				s.log.Warn("discard of staged messages", "error", err)
 			}
 		}
+		if pins := t.pinned(time.Now(), last); len(pins) > 0 {
+			s.purgePins(t, pins)
+		}
 		if t.rest() {
 			s.purgeMu.Lock()
 			s.dirty = append(s.dirty, t)
@@ -354,18 +358,49 @@ func (s *Store) purgeRound() {
 	}
 }
 
+// purgePins discards by identifier, all of them at the same time.
+func (s *Store) purgePins(t *tracker, pins []pin) {
+	errs := make([]error, len(pins))
+	var wg sync.WaitGroup
+	for i, p := range pins {
+		wg.Add(1)
+		s.purging(t.subject+"."+strconv.Itoa(int(p.id)), p.bound, func(err error) {
+			errs[i] = err
+			wg.Done()
+		})
+	}
+	wg.Wait()
+	gone := pins[:0]
+	for i, p := range pins {
+		if errs[i] == nil {
+			gone = append(gone, p)
+		}
+	}
+	t.unpin(gone)
+	if err := errors.Join(errs...); err != nil && !errors.Is(err, store.ErrClosed) {
+		s.log.Warn("discard of staged messages", "error", err)
+	}
+}
+
 // purge removes the messages of a staged subject below bound (0: all) and waits for it.
 func (s *Store) purge(subject string, bound uint64) error {
+	ch := make(chan error, 1)
+	s.purging(subject, bound, func(err error) { ch <- err })
+	return <-ch
+}
+
+// purging is purge that reports to done.
+func (s *Store) purging(subject string, bound uint64, done func(error)) {
 	body := `{"filter":"` + subject + `"}`
 	if bound > 0 {
 		body = `{"filter":"` + subject + `","seq":` + strconv.FormatUint(bound, 10) + `}`
 	}
-	data, err := s.ask("$JS.API.STREAM.PURGE."+stagedStream, []byte(body))
-	if err != nil {
-		return err
-	}
-	_, _, err = parsePubAck(data)
-	return err
+	s.calls.send(&nats.Msg{Subject: "$JS.API.STREAM.PURGE." + stagedStream, Data: []byte(body)}, func(data []byte, err error) {
+		if err == nil {
+			_, _, err = parsePubAck(data)
+		}
+		done(err)
+	})
 }
 
 // ask sends a request and waits for its answer, at most the store's time-out.
