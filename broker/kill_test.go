@@ -88,7 +88,7 @@ func (u *unreliable) session(p *peer, until time.Time) {
 			p.cut()
 			return
 		}
-		for ok := true; ok; f, ok, err = p.rd.Buffered() {
+		for ok := true; ok; f, ok, _ = p.rd.Buffered() {
 			id, err := packet.ParseAck(f)
 			if err != nil {
 				u.t.Errorf("%s: %v", u.id, err)

@@ -49,15 +49,18 @@ func TestQoS2Duplicates(t *testing.T) {
 		},
 		{
 			"in one write", "every copy has its PUBREC",
-			join(pub(7, 2, "a", "A"), dup(7, 2, "a", "A"), dup(7, 2, "a", "A")), []string{"PUBREC 7", "PUBREC 7", "PUBREC 7"},
+			join(pub(7, 2, "a", "A"), dup(7, 2, "a", "A"), dup(7, 2, "a", "A")),
+			[]string{"PUBREC 7", "PUBREC 7", "PUBREC 7"},
 		},
 		{
 			"without DUP", "the rule does not depend on the flag",
-			join(pub(7, 2, "a", "A"), pub(7, 2, "a", "A"), pub(7, 2, "a", "A")), []string{"PUBREC 7", "PUBREC 7", "PUBREC 7"},
+			join(pub(7, 2, "a", "A"), pub(7, 2, "a", "A"), pub(7, 2, "a", "A")),
+			[]string{"PUBREC 7", "PUBREC 7", "PUBREC 7"},
 		},
 		{
 			"other payloads", "first copy wins",
-			join(pub(7, 2, "a", "A"), dup(7, 2, "a", "B"), pub(7, 2, "a", "C")), []string{"PUBREC 7", "PUBREC 7", "PUBREC 7"},
+			join(pub(7, 2, "a", "A"), dup(7, 2, "a", "B"), pub(7, 2, "a", "C")),
+			[]string{"PUBREC 7", "PUBREC 7", "PUBREC 7"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
