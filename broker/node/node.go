@@ -220,8 +220,13 @@ func (n *Node) Stop() {
 type natsLog struct{ log *slog.Logger }
 
 func (l natsLog) Noticef(f string, v ...any) { l.log.Debug("node: " + fmt.Sprintf(f, v...)) }
-func (l natsLog) Warnf(f string, v ...any)   { l.log.Warn("node: " + fmt.Sprintf(f, v...)) }
-func (l natsLog) Fatalf(f string, v ...any)  { l.log.Error("node: " + fmt.Sprintf(f, v...)) }
-func (l natsLog) Errorf(f string, v ...any)  { l.log.Error("node: " + fmt.Sprintf(f, v...)) }
-func (l natsLog) Debugf(f string, v ...any)  {}
-func (l natsLog) Tracef(f string, v ...any)  {}
+func (l natsLog) Warnf(f string, v ...any) {
+	// The password is random, of this process, and never on disk: the server's advice is not for the reader of this log.
+	if !strings.HasPrefix(f, "Plaintext passwords") {
+		l.log.Warn("node: " + fmt.Sprintf(f, v...))
+	}
+}
+func (l natsLog) Fatalf(f string, v ...any) { l.log.Error("node: " + fmt.Sprintf(f, v...)) }
+func (l natsLog) Errorf(f string, v ...any) { l.log.Error("node: " + fmt.Sprintf(f, v...)) }
+func (l natsLog) Debugf(f string, v ...any) {}
+func (l natsLog) Tracef(f string, v ...any) {}

@@ -39,7 +39,11 @@ type NotReadyError struct {
 
 // Error is one sentence, followed by the last lines of the log.
 func (e *NotReadyError) Error() string {
-	return fmt.Sprintf("%s: node %s: %v%s", e.Target, e.Node, e.Cause, logExcerpt(e.LastLines, e.LogPath))
+	who := e.Target
+	if e.Node != "" { // a broker that was not started has no nodes to name
+		who += ": node " + e.Node
+	}
+	return fmt.Sprintf("%s: %v%s", who, e.Cause, logExcerpt(e.LastLines, e.LogPath))
 }
 
 // Unwrap is the cause.
