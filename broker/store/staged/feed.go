@@ -26,6 +26,8 @@ const (
 	remembered = 4 * ackPending
 	// orphanAfter removes the consumer of a session that was not durable and whose node died.
 	orphanAfter = time.Minute
+	// askAgain is how long one request about a consumer may take.
+	askAgain = 2 * time.Second
 	// transientQueue bounds the QoS 0 messages of one subscription that the session has not taken; further ones are dropped.
 	transientQueue = 4096
 )
@@ -96,13 +98,13 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 			return fail(err)
 		}
 	} else {
-		if _, err := s.js.CreatePushConsumer(ctx, msgsStream, cfg); err != nil {
+		if err := s.create(ctx, cfg); err != nil {
 			return fail(err)
 		}
 		f.remove = func() {
 			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
 			defer cancel()
-			if err := s.js.DeleteConsumer(ctx, msgsStream, cfg.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			if err := s.drop(ctx, cfg.Name); err != nil {
 				s.log.Warn("remove subscription", "filter", sub.Filter, "error", err)
 			}
 		}
@@ -115,10 +117,13 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 // each time: with interest in the old one the consumer would go on with what is new at once.
 func (s *Store) consumer(ctx context.Context, f *feed, cfg jetstream.ConsumerConfig) error {
 	for asked := false; ; {
-		old, err := s.js.PushConsumer(ctx, msgsStream, cfg.Durable)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			_, err = s.js.CreatePushConsumer(ctx, msgsStream, cfg)
+		var old jetstream.PushConsumer
+		err := persist(ctx, func(ctx context.Context) (err error) {
+			old, err = s.js.PushConsumer(ctx, msgsStream, cfg.Durable)
 			return err
+		})
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return s.create(ctx, cfg)
 		}
 		if err != nil {
 			return err
@@ -135,7 +140,10 @@ func (s *Store) consumer(ctx context.Context, f *feed, cfg jetstream.ConsumerCon
 			}
 		}
 		next.DeliverSubject = cfg.DeliverSubject
-		_, err = s.js.UpdatePushConsumer(ctx, msgsStream, next)
+		err = persist(ctx, func(ctx context.Context) error {
+			_, err := s.js.UpdatePushConsumer(ctx, msgsStream, next)
+			return err
+		})
 		asked = err == nil
 		if asked {
 			continue // and see
@@ -149,6 +157,43 @@ func (s *Store) consumer(ctx context.Context, f *feed, cfg jetstream.ConsumerCon
 		case <-ctx.Done():
 			return fmt.Errorf("an earlier feed of this subscription is still open: %w", ctx.Err())
 		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// create creates a consumer. A repetition with the same configuration changes nothing.
+func (s *Store) create(ctx context.Context, cfg jetstream.ConsumerConfig) error {
+	return persist(ctx, func(ctx context.Context) error {
+		_, err := s.js.CreatePushConsumer(ctx, msgsStream, cfg)
+		return err
+	})
+}
+
+// drop removes a consumer, if there is one.
+func (s *Store) drop(ctx context.Context, name string) error {
+	err := persist(ctx, func(ctx context.Context) error { return s.js.DeleteConsumer(ctx, msgsStream, name) })
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil
+	}
+	return err
+}
+
+// persist asks again when there is no answer, or that of a cluster without a leader. A cluster does not answer a question
+// about a consumer that is just coming or going: no member takes it for its own.
+func persist(ctx context.Context, ask func(context.Context) error) error {
+	for {
+		attempt, cancel := context.WithTimeout(ctx, askAgain)
+		err := ask(attempt)
+		cancel()
+		var api *jetstream.APIError
+		unavailable := errors.As(err, &api) && api.ErrorCode == codeUnavailable
+		if !unavailable && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -252,9 +297,9 @@ func (f *feed) Close() {
 	case last != "":
 		// Acknowledgements are taken in order and not answered. Once this repeated one is, all of them count, and the feed
 		// that comes next gets none of them again.
-		_, _ = f.store.nc.Request(last, nil, f.store.cfg.Timeout)
+		_, _ = f.store.nc.Request(last, nil, closeWait)
 	default:
-		_ = f.store.nc.FlushTimeout(f.store.cfg.Timeout)
+		_ = f.store.nc.FlushTimeout(closeWait)
 	}
 	if f.remove != nil {
 		f.remove()
@@ -263,8 +308,7 @@ func (f *feed) Close() {
 
 // Unsubscribe removes the durable consumer of a subscription.
 func (s *Store) Unsubscribe(ctx context.Context, client, filter string) error {
-	err := s.js.DeleteConsumer(ctx, msgsStream, "c"+hash(client, filter))
-	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+	if err := s.drop(ctx, "c"+hash(client, filter)); err != nil {
 		return fmt.Errorf("unsubscribe from %.100q: %w", filter, ended(err))
 	}
 	return nil

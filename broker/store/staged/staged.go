@@ -46,7 +46,7 @@ const (
 // leadWait bounds how long a node waits at its start to become the leader of a stream.
 const leadWait = 5 * time.Second
 
-// closeWait bounds how long the end of a store waits for its last discards.
+// closeWait bounds how long the end of a store waits for its last discards, and that of a feed for its last settlements.
 const closeWait = 2 * time.Second
 
 // Config of the store.
@@ -129,6 +129,10 @@ func (s *Store) createStream(ctx context.Context, c jetstream.StreamConfig) (*je
 		}
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return nil, fmt.Errorf("it exists with another configuration (other replicas?): use the same --replicas or another --store-dir: %w", err)
+		}
+		var api *jetstream.APIError
+		if errors.As(err, &api) && api.ErrorCode == codeNoCluster {
+			return nil, fmt.Errorf("%d replicas need a cluster: use --replicas 1, or --cluster and --routes: %w", c.Replicas, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -176,10 +176,10 @@ func concurrency() []check {
 				})
 			}
 			in := e.Subscribe(e.Root+"/x", 2, true)
-			for _, payload := range numbers(1, 200) {
+			for _, payload := range numbers(1, 60) {
 				e.Publish(e.Msg(1, payload))
 			}
-			in.Want("a feed that stays misses nothing", numbers(1, 200)...)
+			in.Want("a feed that stays misses nothing", numbers(1, 60)...)
 			close(stop)
 			wg.Wait()
 			in.Quiet("once each", e.Root+"/x")
