@@ -35,7 +35,7 @@ type Config struct {
 	StoreDir      string   // where JetStream keeps its files; required
 	Cluster       string   // name of the cluster; "": a node of its own
 	ClusterListen string   // host:port for the other members; required in a cluster
-	Routes        []string // nats://host:port of the members, itself included; their number is the expected size
+	Routes        []string // nats://host:port of the members, itself included, two at least; their number is the expected size
 	SyncAlways    bool     // sync to disk before a write is acknowledged
 	Log           *slog.Logger
 }
@@ -59,8 +59,11 @@ func (c *Config) Validate() error {
 	if _, _, err := splitHostPort(c.ClusterListen); err != nil {
 		bad("cluster listener %q: %w (want host:port)", c.ClusterListen, err)
 	}
-	if len(c.Routes) == 0 {
+	switch len(c.Routes) {
+	case 0:
 		bad("cluster %q without routes: name every member with --routes", c.Cluster)
+	case 1:
+		bad("cluster %q with one route: a member alone never finds a majority; name every member with --routes, or leave --cluster out", c.Cluster)
 	}
 	for _, r := range c.Routes {
 		if u, err := url.Parse(r); err != nil || u.Scheme != "nats" || u.Port() == "" {
