@@ -27,12 +27,15 @@ type client struct {
 	id    string
 	clean bool
 
-	mu     sync.Mutex
-	wake   *sync.Cond // whoever waits for room, for an operation, or for a connection
-	conn   *conn      // nil while nobody is connected
-	ended  bool
-	sender *session.Sender
-	subs   map[string]*subscription
+	mu      sync.Mutex
+	wake    *sync.Cond // whoever waits for room, for an operation, or for a connection
+	conn    *conn      // nil while nobody is connected
+	ended   bool
+	sender  *session.Sender
+	subs    map[string]*subscription
+	out     outbound
+	fresh   []*subscription // those whose retained messages are still to be sent
+	serving bool            // the first of them is being served
 }
 
 type subscription struct {
@@ -40,11 +43,13 @@ type subscription struct {
 	qos    byte // changes on a repeated SUBSCRIBE; under client.mu
 	gone   bool // unsubscribed: nothing new is sent [MQTT-3.10.4-2]; under client.mu
 	feed   store.Feed
+	src    *session.Source
 }
 
 func newClient(s *Server, id string, clean bool) *client {
 	cl := &client{srv: s, id: id, clean: clean, sender: session.NewSender(s.cfg.Outbound), subs: make(map[string]*subscription)}
 	cl.wake = sync.NewCond(&cl.mu)
+	cl.out.on = !clean && s.store.Durability() != "memory"
 	return cl
 }
 
@@ -53,15 +58,17 @@ func newClient(s *Server, id string, clean bool) *client {
 func (cl *client) deliver(sub *subscription, d store.Delivery) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	d.QoS = min(d.Message.QoS, sub.qos)
+	if cl.ended || sub.src.Before(d) {
+		return
+	}
 	for !cl.ended && !sub.gone {
+		d.QoS = min(d.Message.QoS, sub.qos)
 		c := cl.conn
-		if c != nil && len(c.out) < maxOutput && (d.QoS == 0 || !cl.sender.Full()) {
-			c.out = cl.sender.Send(c.out, d)
-			c.signal()
+		if c != nil && len(c.out)+cl.out.size() < maxOutput && (d.QoS == 0 || !cl.sender.Full()) {
+			cl.send(c, sub, d)
 			return
 		}
-		if d.Message.QoS == 0 || (d.QoS == 0 && c == nil) {
+		if (d.Message.QoS == 0 && !d.Retain) || (d.QoS == 0 && c == nil) {
 			return
 		}
 		cl.wake.Wait()
@@ -83,7 +90,9 @@ func (cl *client) subscribe(ctx context.Context, s store.Subscription) error {
 			return err
 		}
 	}
-	sub := &subscription{filter: s.Filter, qos: s.QoS}
+	cl.mu.Lock()
+	sub := &subscription{filter: s.Filter, qos: s.QoS, src: cl.sender.Source(s.Filter)}
+	cl.mu.Unlock()
 	// A feed asks for everything above QoS 0; the subscription's own QoS is applied on delivery, because it can change.
 	ask := s
 	if s.QoS > 0 {
@@ -109,6 +118,7 @@ func (cl *client) unsubscribe(ctx context.Context, filter string) error {
 	}
 	delete(cl.subs, filter)
 	sub.gone = true
+	cl.sender.Drop(sub.src)
 	cl.wake.Broadcast()
 	cl.mu.Unlock()
 	sub.feed.Close()
@@ -144,6 +154,7 @@ func (cl *client) abandon() map[string]*subscription {
 	cl.ended = true
 	subs := cl.subs
 	cl.subs = map[string]*subscription{}
+	cl.out.stopTimer()
 	cl.wake.Broadcast()
 	return subs
 }
@@ -167,6 +178,7 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 
 	old := s.client(p.ClientID)
 	var rec *store.Session
+	var state []byte
 	if old != nil {
 		old.kick(errTakenOver)
 	}
@@ -176,7 +188,7 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 			return fmt.Errorf("read session: %w", err)
 		}
 		if rec != nil && rec.Node != s.cfg.Node {
-			if err := s.takeOver(ctx, rec.Node, p.ClientID); err != nil {
+			if state, err = s.takeOver(ctx, rec.Node, p.ClientID); err != nil {
 				return fmt.Errorf("take session over from node %s: %w", rec.Node, err)
 			}
 			// What the other node wrote while it let go counts.
@@ -198,12 +210,9 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 		cl = newClient(s, p.ClientID, p.CleanSession)
 	default:
 		if cl == nil {
-			cl = newClient(s, p.ClientID, false)
-			for _, sub := range rec.Subscriptions {
-				if err := cl.subscribe(ctx, sub); err != nil {
-					cl.end()
-					return fmt.Errorf("resume session: %w", err)
-				}
+			var err error
+			if cl, err = s.resume(ctx, rec, state); err != nil {
+				return fmt.Errorf("resume session: %w", err)
 			}
 		}
 		var err error
@@ -225,12 +234,19 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 // forget drops everything that an earlier session of the same identifier left.
 func (s *Server) forget(ctx context.Context, id string, old *client, rec *store.Session) error {
 	var subs []store.Subscription
+	kept := false
 	if old != nil {
-		subs = old.record().Subscriptions
+		subs, kept = old.record().Subscriptions, !old.clean
+		old.settled() // or its last record would come after the removal
 		old.end()
 		s.dropClient(old)
 	} else {
-		subs = rec.Subscriptions
+		subs, kept = rec.Subscriptions, !rec.Clean
+	}
+	if kept {
+		if err := s.putOutbound(id, nil); err != nil {
+			return fmt.Errorf("drop old session: %w", err)
+		}
 	}
 	for _, sub := range subs {
 		if err := s.store.Unsubscribe(ctx, id, sub.Filter); err != nil {
@@ -270,18 +286,22 @@ func (s *Server) detach(c *conn) {
 	}
 }
 
-// takeOver asks another node to let go of a session. A node that is not there any more has let go.
-func (s *Server) takeOver(ctx context.Context, node, id string) error {
+// takeOver asks another node to let go of a session, and returns its outbound state, if the node has it in memory. A
+// node that is not there any more has let go.
+func (s *Server) takeOver(ctx context.Context, node, id string) ([]byte, error) {
 	if s.nc == nil {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
-	_, err := s.nc.RequestWithContext(ctx, takeoverSubject+node, []byte(id))
+	m, err := s.nc.RequestWithContext(ctx, takeoverSubject+node, []byte(id))
 	if errors.Is(err, nats.ErrNoResponders) {
-		return nil
+		return nil, nil
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
 }
 
 // serveTakeovers answers other nodes. It does not take the identifier's lock: two nodes that connect the same identifier
@@ -289,13 +309,15 @@ func (s *Server) takeOver(ctx context.Context, node, id string) error {
 func (s *Server) serveTakeovers() error {
 	_, err := s.nc.Subscribe(takeoverSubject+s.cfg.Node, func(m *nats.Msg) {
 		go func() {
+			var state []byte
 			if cl := s.client(string(m.Data)); cl != nil {
 				cl.kick(errTakenOver)
 				if s.dropClient(cl) {
+					state = cl.settled()
 					cl.end()
 				}
 			}
-			if err := m.Respond(nil); err != nil {
+			if err := m.Respond(state); err != nil {
 				s.log.Warn("takeover", "error", err)
 			}
 		}()
@@ -306,7 +328,8 @@ func (s *Server) serveTakeovers() error {
 	return s.nc.Flush()
 }
 
-// grant subscribes to each filter in turn and returns the SUBACK's return codes.
+// grant subscribes to each filter in turn and returns the SUBACK's return codes. Retained messages of each are sent once
+// sendRetained is called, again for a subscription that exists [MQTT-3.8.4-3].
 func (cl *client) grant(ctx context.Context, subs []packet.Subscription) ([]byte, error) {
 	codes := make([]byte, len(subs))
 	for i, s := range subs {
@@ -319,6 +342,7 @@ func (cl *client) grant(ctx context.Context, subs []packet.Subscription) ([]byte
 			continue
 		}
 		codes[i] = s.QoS
+		cl.wantRetained(s.Filter)
 	}
 	return codes, cl.persist(ctx)
 }

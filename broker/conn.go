@@ -169,10 +169,8 @@ func (c *conn) attach(cl *client, present bool, held []store.Held) {
 	c.client = cl
 	c.recv = session.NewReceiver(&c.pipe, session.Limits{Copies: c.srv.cfg.Copies, Bytes: c.srv.cfg.CopyBytes}, held)
 	c.out = packet.AppendConnack(c.out, present, packet.Accepted)
-	if present {
-		c.out = cl.sender.Resend(c.out)
-	}
 	cl.conn = c
+	cl.resend(c, present)
 	c.signal()
 	cl.wake.Broadcast()
 }
@@ -236,6 +234,7 @@ func (c *conn) handle(f packet.Frame) error {
 			return err
 		}
 		c.reply(func(b []byte) []byte { return packet.AppendSuback(b, p.ID, codes) })
+		c.client.sendRetained()
 	case packet.UNSUBSCRIBE:
 		p, err := packet.ParseUnsubscribe(f)
 		if err != nil {
@@ -305,11 +304,12 @@ func (c *conn) acknowledgement(t packet.Type, id uint16) error {
 		return c.settleRead()
 	case packet.PUBACK:
 		err = cl.sender.Puback(id)
+		cl.recordLater()
 	case packet.PUBREC:
-		c.out, err = cl.sender.Pubrec(c.out, id)
-		c.signal()
+		err = cl.pubrec(c, id)
 	case packet.PUBCOMP:
 		err = cl.sender.Pubcomp(id)
+		cl.recordLater()
 	}
 	cl.wake.Broadcast() // a feed may have waited for the window
 	return err

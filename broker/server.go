@@ -168,6 +168,7 @@ func (s *Server) Shutdown() {
 	rest := s.clients
 	s.clients = map[string]*client{}
 	s.mu.Unlock()
+	s.recordAll(rest)
 	for _, cl := range rest {
 		cl.abandon()
 	}

@@ -20,6 +20,8 @@ const (
 type outgoing struct {
 	state    outstate
 	delivery store.Delivery
+	src      *Source // nil: of no subscription that goes on
+	round    uint64  // of compact, in which it was seen
 }
 
 // ErrUnexpectedAck is an acknowledgement that answers nothing that was sent, or answers it with the wrong type.
@@ -36,11 +38,15 @@ type Sender struct {
 	byID   map[uint16]*outgoing
 	order  []uint16 // identifiers by first PUBLISH; completed ones are skipped and trimmed
 	rels   []uint16 // identifiers that await PUBCOMP, in PUBREC order [MQTT-4.6.0-4]
+
+	sources map[string]*Source // by Topic Filter
+	version uint64             // counts the changes that must be durable before the packet that they caused leaves
+	round   uint64             // counts the runs of compact
 }
 
 // NewSender returns a sender with at most window messages outstanding.
 func NewSender(window int) *Sender {
-	return &Sender{window: min(max(window, 1), 65_535), byID: make(map[uint16]*outgoing)}
+	return &Sender{window: min(max(window, 1), 65_535), byID: make(map[uint16]*outgoing), sources: make(map[string]*Source)}
 }
 
 // Full reports whether the window has no room for another message above QoS 0.
@@ -49,12 +55,14 @@ func (s *Sender) Full() bool { return len(s.byID) >= s.window }
 // InFlight is the number of messages outstanding.
 func (s *Sender) InFlight() int { return len(s.byID) }
 
-// Send appends the PUBLISH of a delivery. Above QoS 0 the window must not be full.
-func (s *Sender) Send(b []byte, d store.Delivery) []byte {
-	p := packet.Publish{Topic: []byte(d.Message.Topic), Payload: d.Message.Payload, QoS: d.QoS}
+// Send appends the PUBLISH of a delivery of src, which may be nil. Above QoS 0 the window must not be full.
+func (s *Sender) Send(b []byte, src *Source, d store.Delivery) []byte {
+	p := packet.Publish{Topic: []byte(d.Message.Topic), Payload: d.Message.Payload, QoS: d.QoS, Retain: d.Retain}
 	if d.QoS > 0 {
 		p.ID = s.take()
-		out := &outgoing{state: awaitPuback, delivery: d}
+		src.sent(d)
+		s.version++
+		out := &outgoing{state: awaitPuback, delivery: d, src: src}
 		if d.QoS == 2 {
 			out.state = awaitPubrec
 		}
@@ -78,37 +86,37 @@ func (s *Sender) take() uint16 {
 	}
 }
 
-// trim drops completed identifiers from the front of the order, and compacts it when most of it is completed.
+// tidy leaves in both orders what is outstanding, once each.
+func (s *Sender) tidy() {
+	s.rels = s.compact(s.rels, true)
+	s.order = s.compact(s.order, false)
+}
+
+// trim drops completed identifiers once they are most of an order.
 func (s *Sender) trim() {
 	if len(s.order) > 64 && len(s.order) > 4*len(s.byID) {
-		s.order = compact(s.order, func(id uint16) bool {
-			out := s.byID[id]
-			return out != nil && out.state != awaitPubcomp
-		})
+		s.order = s.compact(s.order, false)
 	}
 	if len(s.rels) > 64 && len(s.rels) > 4*len(s.byID) {
-		s.rels = compact(s.rels, func(id uint16) bool {
-			out := s.byID[id]
-			return out != nil && out.state == awaitPubcomp
-		})
+		s.rels = s.compact(s.rels, true)
 	}
 }
 
-// compact keeps, of each identifier that is still wanted, the last mention: an earlier one belongs to a completed
-// exchange that used the same number.
-func compact(ids []uint16, wanted func(uint16) bool) []uint16 {
-	seen := make(map[uint16]bool, len(ids))
-	kept := make([]uint16, 0, len(ids))
+// compact keeps, of each identifier that still awaits PUBCOMP or not, the last mention: an earlier one belongs to a
+// completed exchange that used the same number.
+func (s *Sender) compact(ids []uint16, pubcomp bool) []uint16 {
+	s.round++
+	at := len(ids)
 	for i := len(ids) - 1; i >= 0; i-- {
-		if !seen[ids[i]] && wanted(ids[i]) {
-			seen[ids[i]] = true
-			kept = append(kept, ids[i])
+		out := s.byID[ids[i]]
+		if out == nil || out.round == s.round || (out.state == awaitPubcomp) != pubcomp {
+			continue
 		}
+		out.round = s.round
+		at--
+		ids[at] = ids[i]
 	}
-	for i, j := 0, len(kept)-1; i < j; i, j = i+1, j-1 {
-		kept[i], kept[j] = kept[j], kept[i]
-	}
-	return kept
+	return ids[:copy(ids, ids[at:])]
 }
 
 // Puback takes a PUBACK: the message is settled and its identifier is free.
@@ -122,6 +130,7 @@ func (s *Sender) Puback(id uint16) error {
 	}
 	delete(s.byID, id)
 	out.delivery.Settle()
+	out.src = nil // if the store delivers it again, it is settled again
 	return nil
 }
 
@@ -136,8 +145,9 @@ func (s *Sender) Pubrec(b []byte, id uint16) ([]byte, error) {
 	if out != nil && out.state == awaitPubrec {
 		out.state = awaitPubcomp
 		out.delivery.Settle()
-		out.delivery = store.Delivery{}
+		out.delivery, out.src = store.Delivery{}, nil
 		s.rels = append(s.rels, id)
+		s.version++
 	}
 	return packet.AppendAck(b, packet.PUBREL, id), nil
 }
@@ -158,15 +168,14 @@ func (s *Sender) Pubcomp(id uint16) error {
 // Resend appends what a resumed session owes: the PUBRELs in PUBREC order, then the unacknowledged PUBLISHes in their
 // original order with DUP and their original identifiers [MQTT-4.4.0-1] [MQTT-4.6.0-1].
 func (s *Sender) Resend(b []byte) []byte {
-	s.rels = compact(s.rels, func(id uint16) bool { out := s.byID[id]; return out != nil && out.state == awaitPubcomp })
-	s.order = compact(s.order, func(id uint16) bool { out := s.byID[id]; return out != nil && out.state != awaitPubcomp })
+	s.tidy()
 	for _, id := range s.rels {
 		b = packet.AppendAck(b, packet.PUBREL, id)
 	}
 	for _, id := range s.order {
 		d := s.byID[id].delivery
 		b = packet.AppendPublish(b, &packet.Publish{
-			Topic: []byte(d.Message.Topic), Payload: d.Message.Payload, ID: id, QoS: d.QoS, Dup: true,
+			Topic: []byte(d.Message.Topic), Payload: d.Message.Payload, ID: id, QoS: d.QoS, Dup: true, Retain: d.Retain,
 		})
 	}
 	return b

@@ -20,7 +20,7 @@ func newOutlet(t tester, window int) *outlet { return &outlet{t: t, s: NewSender
 
 func (o *outlet) send(qos byte, payloads ...string) {
 	for _, payload := range payloads {
-		o.out = o.s.Send(o.out, store.Delivery{
+		o.out = o.s.Send(o.out, nil, store.Delivery{
 			Message: &store.Message{Topic: "t", Payload: []byte(payload), QoS: 2, Retain: true},
 			QoS:     qos,
 			Settle:  func() { o.settled = append(o.settled, payload) },
@@ -337,7 +337,7 @@ func BenchmarkSender(b *testing.B) {
 	d := store.Delivery{Message: &store.Message{Topic: "a/b", Payload: make([]byte, 256), QoS: 2}, QoS: 2, Settle: func() {}}
 	var buf []byte
 	for b.Loop() {
-		buf = s.Send(buf[:0], d)
+		buf = s.Send(buf[:0], nil, d)
 		id := s.last
 		buf, _ = s.Pubrec(buf, id)
 		_ = s.Pubcomp(id)

@@ -46,7 +46,10 @@ type Session struct {
 // not wait.
 type Delivery struct {
 	Message *Message
-	QoS     byte // granted: the lower of the publication's and the subscription's [MQTT-3.8.4-6]
+	QoS     byte   // granted: the lower of the publication's and the subscription's [MQTT-3.8.4-6]
+	Seq     uint64 // names the message among those of its subscription, for as long as it is not settled; 0: nothing is kept
+	Gap     bool   // a message before this one, of the same subscription, may still come
+	Retain  bool   // sent because of a new subscription [MQTT-3.3.1-8], not because it was published [MQTT-3.3.1-9]
 	Settle  func()
 }
 
@@ -67,7 +70,9 @@ type Done func(ref Ref, err error)
 //   - a held message is delivered to nobody before Release [method A of figure 4.3];
 //   - Release makes the delivery durable and the held copy go, in an order that leaves at least one of them at any
 //     time; releasing the same Ref again delivers nothing more;
-//   - deliveries of one subscription come in the order in which Publish and Release took effect.
+//   - deliveries of one subscription come in the order in which Publish and Release took effect;
+//   - a message with Retain set is stored as its topic's retained message when it takes effect, an empty one removes the
+//     retained message [MQTT-3.3.1-5] [MQTT-3.3.1-10]; done with a nil error covers that as well.
 type Store interface {
 	// Publish makes a QoS 1 message durable and delivers it.
 	Publish(m *Message, done Done)
@@ -99,6 +104,19 @@ type Store interface {
 	Subscribe(ctx context.Context, client string, sub Subscription, durable bool, deliver func(Delivery)) (Feed, error)
 	// Unsubscribe forgets the place of a durable subscription. Its feed is closed first.
 	Unsubscribe(ctx context.Context, client, filter string) error
+
+	// Retained calls each with the retained messages that match a Topic Filter, as they were published, until it returns
+	// false. What this store was asked to write before the call is seen. each may block; a topic that changes meanwhile may
+	// be left out: whoever subscribed before gets the change as a delivery.
+	Retained(ctx context.Context, filter string, each func(*Message) bool) error
+
+	// PutOutbound keeps what a session has sent and not seen acknowledged, in place of what was kept before; nil removes it.
+	// Records of one client take effect in the order of the calls. data is not touched any more.
+	PutOutbound(client string, data []byte, done func(error))
+	// Outbound reads it; nil when there is none.
+	Outbound(ctx context.Context, client string) ([]byte, error)
+	// Again reads a message that was delivered to a durable subscription and not settled; ErrNotFound when it is gone.
+	Again(client, filter string, seq uint64, done func(*Message, error))
 
 	// Durability is memory, file, or file+sync.
 	Durability() string

@@ -22,6 +22,8 @@ type Store struct {
 	next     store.Ref
 	held     map[string]map[store.Ref]heldMessage
 	sessions map[string]store.Session
+	outbound map[string][]byte         // by Client Identifier
+	retained map[string]*store.Message // by topic
 	tree     topic.Tree[*queue]
 	queues   map[string]*queue // by client and filter
 }
@@ -38,6 +40,7 @@ func Open(log *slog.Logger) *Store {
 	}
 	return &Store{
 		log: log, held: make(map[string]map[store.Ref]heldMessage), sessions: make(map[string]store.Session),
+		outbound: make(map[string][]byte), retained: make(map[string]*store.Message),
 		queues: make(map[string]*queue),
 	}
 }
@@ -55,25 +58,20 @@ func (s *Store) deliver(m *store.Message) {
 
 // Publish delivers at once.
 func (s *Store) Publish(m *store.Message, done store.Done) {
-	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.deliver(m)
-	}
-	s.mu.Unlock()
-	if closed {
-		done(0, store.ErrClosed)
-		return
-	}
-	done(0, nil)
+	done(0, s.publish(m))
 }
 
 // Transient delivers to open feeds only.
-func (s *Store) Transient(m *store.Message) error {
+func (s *Store) Transient(m *store.Message) error { return s.publish(m) }
+
+func (s *Store) publish(m *store.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return store.ErrClosed
+	}
+	if err := s.retain(m); err != nil {
+		return err
 	}
 	s.deliver(m)
 	return nil
@@ -105,12 +103,15 @@ func (s *Store) Release(client string, _ uint16, ref store.Ref, _ *store.Message
 		done(0, store.ErrClosed)
 		return
 	}
+	var err error
 	if h, ok := s.held[client][ref]; ok {
-		s.drop(client, ref)
-		s.deliver(h.msg)
+		if err = s.retain(h.msg); err == nil {
+			s.drop(client, ref)
+			s.deliver(h.msg)
+		}
 	}
 	s.mu.Unlock()
-	done(ref, nil)
+	done(ref, err)
 }
 
 // Fetch reads a held message back.

@@ -51,6 +51,17 @@ func (q *queue) push(m *store.Message) bool {
 	return true
 }
 
+// at returns the unsettled message with number seq, which is its entry's plus one; nil when there is none.
+func (q *queue) at(seq uint64) *store.Message {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := int(seq) - 1 - q.base
+	if i < 0 || i >= len(q.entries) {
+		return nil
+	}
+	return q.entries[i].msg
+}
+
 // settle marks an entry and drops the settled prefix. The message goes at once: an unsettled one before it must not keep
 // all that follow in memory.
 func (q *queue) settle(e *entry) {
@@ -121,7 +132,7 @@ func (f *feed) run(deliver func(store.Delivery)) {
 		}
 		e := q.entries[q.next-q.base]
 		q.next++
-		d := store.Delivery{Message: e.msg, Settle: func() { q.settle(e) }}
+		d := store.Delivery{Message: e.msg, Seq: uint64(q.next), Settle: func() { q.settle(e) }}
 		if e.settled {
 			q.mu.Unlock()
 			continue

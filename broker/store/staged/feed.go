@@ -48,6 +48,8 @@ type feed struct {
 	seen    map[uint64]bool // by stream sequence: false until it is settled
 	settled []uint64        // the settled ones in seen, oldest first
 	last    string          // where the last settled one was acknowledged
+	next    uint64          // number that the consumer gives its next delivery; 0: none came yet
+	gap     bool            // one was missed: it comes again, later
 }
 
 // Subscribe starts the feed of one subscription.
@@ -229,13 +231,16 @@ func (f *feed) transient(m *nats.Msg) {
 // stored takes a message of the delivery stream.
 func (f *feed) stored(m *nats.Msg) {
 	settle := func() {}
+	var seq uint64
+	var gap bool
 	if f.qos > 0 {
 		meta, err := m.Metadata()
 		if err != nil {
 			return // not a delivery
 		}
-		seq := meta.Sequence.Stream
-		if !f.fresh(seq, m) {
+		seq = meta.Sequence.Stream
+		fresh := false
+		if fresh, gap = f.fresh(seq, meta.Sequence.Consumer, m); !fresh {
 			return
 		}
 		settle = func() { f.settle(seq, m) }
@@ -246,13 +251,18 @@ func (f *feed) stored(m *nats.Msg) {
 		settle()
 		return
 	}
-	f.deliver(store.Delivery{Message: msg, QoS: min(msg.QoS, f.qos), Settle: settle})
+	f.deliver(store.Delivery{Message: msg, QoS: min(msg.QoS, f.qos), Seq: seq, Gap: gap, Settle: settle})
 }
 
 // fresh reports whether a message was not handed over before. JetStream sends again what is not settled in time, and
-// what was settled when that was lost; neither may reach the subscriber twice.
-func (f *feed) fresh(seq uint64, m *nats.Msg) bool {
+// what was settled when that was lost; neither may reach the subscriber twice. gap says that a delivery was lost on the
+// way since the feed was opened, as its number tells: its message comes again later.
+func (f *feed) fresh(seq, number uint64, m *nats.Msg) (fresh, gap bool) {
 	f.mu.Lock()
+	if f.next > 0 && number != f.next {
+		f.gap = true
+	}
+	f.next, gap = number+1, f.gap
 	settled, known := f.seen[seq]
 	if !known {
 		f.seen[seq] = false
@@ -260,13 +270,13 @@ func (f *feed) fresh(seq uint64, m *nats.Msg) bool {
 	f.mu.Unlock()
 	switch {
 	case !known:
-		return true
+		return true, gap
 	case settled:
 		_ = m.Ack()
 	default:
 		_ = m.InProgress()
 	}
-	return false
+	return false, gap
 }
 
 func (f *feed) settle(seq uint64, m *nats.Msg) {

@@ -52,28 +52,7 @@ func (s *Store) get(stream, body string) (*stored, error) {
 
 // Fetch reads a staged message back.
 func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
-	if ref == 0 {
-		done(nil, store.ErrNotFound)
-		return
-	}
-	body := []byte(`{"seq":` + strconv.FormatUint(uint64(ref), 10) + `}`)
-	s.calls.send(&nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stagedStream, Data: body}, func(data []byte, err error) {
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		var got stored
-		switch err := json.Unmarshal(data, &got); {
-		case err != nil:
-			done(nil, fmt.Errorf("answer of stream %s: %w", stagedStream, err))
-		case got.Error != nil && got.Error.ErrCode == codeNoMessage || got.Error == nil && got.Message == nil:
-			done(nil, store.ErrNotFound)
-		case got.Error != nil:
-			done(nil, got.Error)
-		default:
-			done(store.Decode(got.Message.Data))
-		}
-	})
+	s.read(stagedStream, uint64(ref), done)
 }
 
 // Discard lets a held copy go without delivering it.

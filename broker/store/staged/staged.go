@@ -23,10 +23,13 @@ const (
 	stagedStream   = "INF_staged"
 	msgsStream     = "INF_msgs"
 	sessionsStream = "INF_sessions"
+	retainedStream = "INF_retained"
 
 	stagedRoot   = "inf.h."
 	msgsRoot     = "inf.m."
 	sessionsRoot = "inf.s."
+	outboundRoot = "inf.o."
+	retainedRoot = "inf.r."
 	transient    = "inf.q."
 )
 
@@ -71,6 +74,8 @@ type Store struct {
 	mu       sync.RWMutex
 	trackers map[string]*tracker // by Client Identifier
 
+	retaining retaining
+
 	purgeMu sync.Mutex
 	dirty   []*tracker
 	kick    chan struct{}
@@ -101,7 +106,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	streams := []jetstream.StreamConfig{
 		{Name: stagedStream, Subjects: []string{stagedRoot + "*.*"}, Duplicates: 100 * time.Millisecond},
 		{Name: msgsStream, Subjects: []string{msgsRoot + ">"}, Retention: jetstream.InterestPolicy, Duplicates: DuplicateWindow},
-		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*"}, MaxMsgsPerSubject: 1},
+		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*"}, MaxMsgsPerSubject: 1},
+		{Name: retainedStream, Subjects: []string{retainedRoot + ">"}, MaxMsgsPerSubject: 1, Duplicates: DuplicateWindow},
 	}
 	for _, c := range streams {
 		c.Storage, c.Replicas, c.AllowDirect = jetstream.FileStorage, cfg.Replicas, false
@@ -237,6 +243,9 @@ func (s *Store) Publish(m *store.Message, done store.Done) {
 		return
 	}
 	msg := &nats.Msg{Subject: msgsRoot + subject, Data: store.Encode(make([]byte, 0, 4+m.Size()), m)}
+	if m.Retain {
+		done = s.retain(msg, subject, m, done)
+	}
 	s.calls.send(msg, func(data []byte, err error) {
 		if err == nil {
 			_, _, err = parsePubAck(data)
@@ -251,7 +260,15 @@ func (s *Store) Transient(m *store.Message) error {
 	if err != nil {
 		return err
 	}
-	return ended(s.nc.Publish(transient+subject, store.Encode(make([]byte, 0, 4+m.Size()), m)))
+	msg := &nats.Msg{Subject: transient + subject, Data: store.Encode(make([]byte, 0, 4+m.Size()), m)}
+	if m.Retain {
+		s.retain(msg, subject, m, func(_ store.Ref, err error) {
+			if err != nil && !errors.Is(err, store.ErrClosed) {
+				s.log.Warn("retained message of QoS 0", "topic", m.Topic, "error", err)
+			}
+		})(0, nil)
+	}
+	return ended(s.nc.PublishMsg(msg))
 }
 
 // Hold stages a QoS 2 message. Its Ref is the sequence in the staged stream. What could never be released is refused here.
@@ -295,14 +312,20 @@ func (s *Store) Release(client string, _ uint16, ref store.Ref, m *store.Message
 		Header:  nats.Header{jetstream.MsgIDHeader: {s.messageID(ref)}},
 		Data:    store.Encode(make([]byte, 0, 4+m.Size()), m),
 	}
-	s.calls.send(msg, func(data []byte, err error) {
-		if err == nil {
-			_, _, err = parsePubAck(data)
-		}
+	released := func(ref store.Ref, err error) {
 		if err == nil {
 			s.discard(t, uint64(ref))
 		}
 		done(ref, err)
+	}
+	if m.Retain {
+		released = s.retain(msg, subject, m, released)
+	}
+	s.calls.send(msg, func(data []byte, err error) {
+		if err == nil {
+			_, _, err = parsePubAck(data)
+		}
+		released(ref, err)
 	})
 }
 
@@ -368,7 +391,7 @@ func (s *Store) purgePins(t *tracker, pins []pin) {
 	var wg sync.WaitGroup
 	for i, p := range pins {
 		wg.Add(1)
-		s.purging(t.subject+"."+strconv.Itoa(int(p.id)), p.bound, func(err error) {
+		s.purging(stagedStream, t.subject+"."+strconv.Itoa(int(p.id)), p.bound, func(err error) {
 			errs[i] = err
 			wg.Done()
 		})
@@ -389,17 +412,17 @@ func (s *Store) purgePins(t *tracker, pins []pin) {
 // purge removes the messages of a staged subject below bound (0: all) and waits for it.
 func (s *Store) purge(subject string, bound uint64) error {
 	ch := make(chan error, 1)
-	s.purging(subject, bound, func(err error) { ch <- err })
+	s.purging(stagedStream, subject, bound, func(err error) { ch <- err })
 	return <-ch
 }
 
 // purging is purge that reports to done.
-func (s *Store) purging(subject string, bound uint64, done func(error)) {
+func (s *Store) purging(stream, subject string, bound uint64, done func(error)) {
 	body := `{"filter":"` + subject + `"}`
 	if bound > 0 {
 		body = `{"filter":"` + subject + `","seq":` + strconv.FormatUint(bound, 10) + `}`
 	}
-	s.calls.send(&nats.Msg{Subject: "$JS.API.STREAM.PURGE." + stagedStream, Data: []byte(body)}, func(data []byte, err error) {
+	s.calls.send(&nats.Msg{Subject: "$JS.API.STREAM.PURGE." + stream, Data: []byte(body)}, func(data []byte, err error) {
 		if err == nil {
 			_, _, err = parsePubAck(data)
 		}

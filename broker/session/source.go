@@ -1,0 +1,72 @@
+package session
+
+import "inflight/broker/store"
+
+// Source is one subscription as far as its messages were sent. It tells, for a session that was found on another node or
+// after a restart, what the store delivers again: a message that is still outstanding under its identifier, or one whose
+// settling did not reach the store, or a new one.
+//
+// Only what was sent without a gap counts as sent: a message that was lost between two nodes comes late, and must not be
+// taken for one that was settled.
+type Source struct {
+	filter  string
+	high    uint64               // everything up to here was sent; what is not outstanding of it is settled
+	floor   uint64               // high when the session was found
+	gap     bool                 // high stays where it is
+	waiting map[uint64]*outgoing // outstanding messages that the store has not delivered again
+}
+
+// Source returns the source of a Topic Filter.
+func (s *Sender) Source(filter string) *Source {
+	src := s.sources[filter]
+	if src == nil {
+		src = &Source{filter: filter}
+		s.sources[filter] = src
+	}
+	return src
+}
+
+// Drop ends a source: its subscription is gone. What was sent of it is completed all the same [MQTT-3.10.4-3].
+func (s *Sender) Drop(src *Source) {
+	if s.sources[src.filter] == src {
+		delete(s.sources, src.filter)
+	}
+	for _, out := range s.byID {
+		if out.src == src {
+			out.src = nil
+		}
+	}
+	src.waiting = nil
+	s.version++
+}
+
+func (src *Source) sent(d store.Delivery) {
+	if src == nil || d.Seq == 0 {
+		return
+	}
+	src.gap = src.gap || d.Gap
+	if !src.gap {
+		src.high = max(src.high, d.Seq)
+	}
+}
+
+// Before reports whether a delivery was sent before the session was found, and takes care of it: it is not to be sent.
+func (src *Source) Before(d store.Delivery) bool {
+	if d.Seq == 0 {
+		return false
+	}
+	if out := src.waiting[d.Seq]; out != nil {
+		delete(src.waiting, d.Seq)
+		if out.src == src && out.delivery.Seq == d.Seq {
+			out.delivery.Settle = d.Settle
+			return true
+		}
+		d.Settle() // acknowledged meanwhile
+		return true
+	}
+	if d.Seq <= src.floor {
+		d.Settle()
+		return true
+	}
+	return false
+}

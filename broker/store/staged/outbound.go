@@ -1,0 +1,71 @@
+package staged
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"inflight/broker/store"
+)
+
+// PutOutbound writes the record as the last value of the client's subject; an empty one says that there is none.
+func (s *Store) PutOutbound(client string, data []byte, done func(error)) {
+	s.calls.send(&nats.Msg{Subject: outboundRoot + hash(client), Data: data}, func(answer []byte, err error) {
+		if err == nil {
+			_, _, err = parsePubAck(answer)
+		}
+		if err != nil {
+			err = fmt.Errorf("outbound record: %w", err)
+		}
+		done(err)
+	})
+}
+
+// Outbound reads the record from the leader.
+func (s *Store) Outbound(_ context.Context, client string) ([]byte, error) {
+	got, err := s.get(sessionsStream, `{"last_by_subj":"`+outboundRoot+hash(client)+`"}`)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("outbound record: %w", err)
+	case len(got.Message.Data) == 0:
+		return nil, nil
+	}
+	return got.Message.Data, nil
+}
+
+// Again reads a message of the delivery stream.
+func (s *Store) Again(_, _ string, seq uint64, done func(*store.Message, error)) {
+	s.read(msgsStream, seq, done)
+}
+
+// read gets one message by its sequence from the leader of a stream.
+func (s *Store) read(stream string, seq uint64, done func(*store.Message, error)) {
+	if seq == 0 {
+		done(nil, store.ErrNotFound)
+		return
+	}
+	body := []byte(`{"seq":` + strconv.FormatUint(seq, 10) + `}`)
+	s.calls.send(&nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: body}, func(data []byte, err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		var got stored
+		switch err := json.Unmarshal(data, &got); {
+		case err != nil:
+			done(nil, fmt.Errorf("answer of stream %s: %w", stream, err))
+		case got.Error != nil && got.Error.ErrCode == codeNoMessage || got.Error == nil && got.Message == nil:
+			done(nil, store.ErrNotFound)
+		case got.Error != nil:
+			done(nil, got.Error)
+		default:
+			done(store.Decode(got.Message.Data))
+		}
+	})
+}
