@@ -13,6 +13,7 @@ type copyOut struct {
 	id      uint16
 	qos     byte
 	payload string
+	seq     uint64
 }
 
 // outModel keeps what is outstanding in the plainest way: a slice in order of the first PUBLISH, one in PUBREC order.
@@ -49,7 +50,7 @@ func (m *outModel) publish(t *rapid.T) {
 		if id == 0 || m.used(id) {
 			t.Fatalf("identifier %d is in use or 0", id)
 		}
-		m.sent = append(m.sent, copyOut{id: id, qos: qos, payload: payload})
+		m.sent = append(m.sent, copyOut{id: id, qos: qos, payload: payload, seq: m.seq})
 	}
 	m.want("first PUBLISH", fmt.Sprintf("PUBLISH %d q%d t %s", id, qos, payload))
 }
@@ -139,6 +140,54 @@ func (m *outModel) again(t *rapid.T) {
 	m.want("owed on resume", list(want))
 }
 
+// move is what happens when another node goes on with the session: the record, the bodies, and then the store delivers
+// again what it takes to be unsettled, some of what was settled included.
+func (m *outModel) move(t *rapid.T) {
+	record := m.s.Record(nil)
+	s, missing, err := Restore(m.window, record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Record(nil); string(got) != string(record) && len(missing) == 0 {
+		t.Fatalf("record %x becomes %x", record, got)
+	}
+	bySeq := map[uint64]copyOut{}
+	for _, c := range m.sent {
+		bySeq[c.seq] = c
+	}
+	for _, miss := range missing {
+		c, ok := bySeq[miss.Seq]
+		if !ok || c.id != miss.ID || miss.Filter != "t" {
+			t.Fatalf("asks for %+v, outstanding are %v", miss, m.sent)
+		}
+		s.Found(miss.ID, m.delivery(c.qos, c.seq, c.payload).Message)
+	}
+	if len(missing) != len(m.sent) {
+		t.Fatalf("asks for %d bodies of %d outstanding", len(missing), len(m.sent))
+	}
+	m.s, m.src = s, s.Source("t")
+	m.again(t)
+	for seq := uint64(1); seq <= m.seq; seq++ {
+		c, out := bySeq[seq]
+		payload := "settled before"
+		if out {
+			payload = c.payload
+		} else if m.seq > 200 && seq < m.seq-100 {
+			continue // enough of them
+		}
+		n := len(m.settled)
+		if !m.src.Before(m.delivery(2, seq, payload)) {
+			t.Fatalf("message %d was sent before and is taken for a new one", seq)
+		}
+		if settled := len(m.settled) > n; settled == out {
+			t.Fatalf("message %d, outstanding %v: settled %v", seq, out, settled)
+		}
+	}
+	if m.src.Before(m.delivery(2, m.seq+1, "new")) {
+		t.Fatal("a new message is taken for one that was sent")
+	}
+}
+
 func (m *outModel) check(t *rapid.T) {
 	if got, want := m.s.InFlight(), len(m.sent)+len(m.rels); got != want {
 		t.Fatalf("%d in flight, want %d", got, want)
@@ -159,6 +208,7 @@ func TestSenderModel(t *testing.T) {
 			"PUBREC":   m.receive,
 			"PUBCOMP":  m.complete,
 			"resume":   m.again,
+			"move":     m.move,
 		})
 		m.again(t)
 	})

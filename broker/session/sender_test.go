@@ -12,19 +12,35 @@ import (
 type outlet struct {
 	t       tester
 	s       *Sender
+	src     *Source
+	seq     uint64 // of the subscription's last message
 	out     []byte
 	settled []string
 }
 
 func newOutlet(t tester, window int) *outlet { return &outlet{t: t, s: NewSender(window)} }
 
+// delivery is a message as the store delivers it.
+func (o *outlet) delivery(qos byte, seq uint64, payload string) store.Delivery {
+	return store.Delivery{
+		Message: &store.Message{Topic: "t", Payload: []byte(payload), QoS: 2, Retain: true},
+		QoS:     qos,
+		Seq:     seq,
+		Settle:  func() { o.settled = append(o.settled, payload) },
+	}
+}
+
 func (o *outlet) send(qos byte, payloads ...string) {
 	for _, payload := range payloads {
-		o.out = o.s.Send(o.out, nil, store.Delivery{
-			Message: &store.Message{Topic: "t", Payload: []byte(payload), QoS: 2, Retain: true},
-			QoS:     qos,
-			Settle:  func() { o.settled = append(o.settled, payload) },
-		})
+		if o.src == nil {
+			o.src = o.s.Source("t")
+		}
+		seq := uint64(0) // of a QoS 0 delivery the store keeps nothing
+		if qos > 0 {
+			o.seq++
+			seq = o.seq
+		}
+		o.out = o.s.Send(o.out, o.src, o.delivery(qos, seq, payload))
 	}
 }
 
