@@ -120,8 +120,12 @@ func (cl *client) unsubscribe(ctx context.Context, filter string) error {
 	sub.gone = true
 	cl.sender.Drop(sub.src)
 	cl.wake.Broadcast()
+	err := cl.flushed()
 	cl.mu.Unlock()
 	sub.feed.Close()
+	if err != nil {
+		return err
+	}
 	if cl.clean || sub.qos == 0 {
 		return nil
 	}

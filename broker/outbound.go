@@ -107,6 +107,21 @@ func (cl *client) flush(lazy bool) {
 	cl.srv.store.PutOutbound(cl.id, cl.sender.Record(nil), func(err error) { go done(err) })
 }
 
+// flushed waits until everything so far is durable. cl.mu is held.
+func (cl *client) flushed() error {
+	o := &cl.out
+	version := cl.sender.Version()
+	o.failing = false
+	cl.flush(false)
+	for o.on && o.durable < version && !cl.ended {
+		if o.failing {
+			return errors.New("outbound state could not be recorded")
+		}
+		cl.wake.Wait()
+	}
+	return nil
+}
+
 // recorded takes the outcome of a record. When it was not written, what waits for it never leaves on this connection.
 func (cl *client) recorded(c *conn, version uint64, held []byte, settle []func(), err error) {
 	cl.mu.Lock()

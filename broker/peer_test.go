@@ -81,6 +81,9 @@ func describe(f packet.Frame) string {
 		if p.Dup {
 			s += " dup"
 		}
+		if p.Retain {
+			s += " retain"
+		}
 		return orError(err, "%s", s)
 	case packet.SUBACK:
 		id, codes, err := packet.ParseSuback(f)

@@ -34,10 +34,10 @@ func (s *Sender) Drop(src *Source) {
 	for _, out := range s.byID {
 		if out.src == src {
 			out.src = nil
+			s.version++ // the store lets the message go: its body must be in the record
 		}
 	}
 	src.waiting = nil
-	s.version++
 }
 
 func (src *Source) sent(d store.Delivery) {
