@@ -21,6 +21,9 @@ const takeoverSubject = "inf.c.takeover."
 // takeoverTimeout bounds how long the node that had a session may take to finish what was under way there.
 const takeoverTimeout = 15 * time.Second
 
+// takeoverProbe is how often a node that has been asked is asked whether it is still there.
+const takeoverProbe = 200 * time.Millisecond
+
 // client is a session that this node serves. It outlives its connections unless it is clean.
 type client struct {
 	srv   *Server
@@ -34,8 +37,8 @@ type client struct {
 	sender  *session.Sender
 	subs    map[string]*subscription
 	out     outbound
-	fresh   []*subscription // those whose retained messages are still to be sent
-	serving bool            // the first of them is being served
+	fresh   []wanted // retained messages that are still to be sent
+	serving bool     // the first of them is being served
 }
 
 type subscription struct {
@@ -298,7 +301,33 @@ func (s *Server) takeOver(ctx context.Context, node, id string) ([]byte, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
+	gone := make(chan struct{})
+	go func() {
+		// A node that goes away after it was asked does not answer, and nobody says so.
+		tick := time.NewTicker(takeoverProbe)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			probe, stop := context.WithTimeout(ctx, time.Second)
+			_, err := s.nc.RequestWithContext(probe, takeoverSubject+node, nil)
+			stop()
+			if errors.Is(err, nats.ErrNoResponders) {
+				close(gone)
+				cancel()
+				return
+			}
+		}
+	}()
 	m, err := s.nc.RequestWithContext(ctx, takeoverSubject+node, []byte(id))
+	select {
+	case <-gone:
+		return nil, nil
+	default:
+	}
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil, nil
 	}
@@ -313,7 +342,7 @@ func (s *Server) takeOver(ctx context.Context, node, id string) ([]byte, error) 
 func (s *Server) serveTakeovers() error {
 	_, err := s.nc.Subscribe(takeoverSubject+s.cfg.Node, func(m *nats.Msg) {
 		go func() {
-			var state []byte
+			var state []byte // an empty identifier is a probe: there is no such client
 			if cl := s.client(string(m.Data)); cl != nil {
 				cl.kick(errTakenOver)
 				if s.dropClient(cl) {
@@ -336,6 +365,7 @@ func (s *Server) serveTakeovers() error {
 // sendRetained is called, again for a subscription that exists [MQTT-3.8.4-3].
 func (cl *client) grant(ctx context.Context, subs []packet.Subscription) ([]byte, error) {
 	codes := make([]byte, len(subs))
+	var granted []string
 	for i, s := range subs {
 		if err := topic.ValidFilter(s.Filter); err != nil {
 			return nil, err
@@ -346,7 +376,10 @@ func (cl *client) grant(ctx context.Context, subs []packet.Subscription) ([]byte
 			continue
 		}
 		codes[i] = s.QoS
-		cl.wantRetained(s.Filter)
+		granted = append(granted, s.Filter)
+	}
+	if err := cl.wantRetained(ctx, granted); err != nil {
+		return nil, err
 	}
 	return codes, cl.persist(ctx)
 }

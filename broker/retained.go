@@ -7,20 +7,39 @@ import (
 	"inflight/broker/store"
 )
 
-// wantRetained notes that a SUBSCRIBE asked for the retained messages of a subscription. One that is waiting for its turn
-// already is not noted again: what waits is bounded by the number of subscriptions.
-func (cl *client) wantRetained(filter string) {
+// wanted is a subscription whose retained messages are to be sent.
+type wanted struct {
+	sub *subscription
+	end uint64 // they end here; what comes later the subscriber gets as it is published
+}
+
+// wantRetained notes that a SUBSCRIBE asked for the retained messages of subscriptions. One that is waiting for its turn
+// already is not noted again: what waits is bounded by the number of subscriptions. What is published after the SUBACK
+// does not come as retained as well.
+func (cl *client) wantRetained(ctx context.Context, filters []string) error {
+	if len(filters) == 0 {
+		return nil
+	}
+	end, err := cl.srv.store.RetainedEnd(ctx)
+	if err != nil {
+		return err
+	}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	sub := cl.subs[filter]
-	for i := cl.retaining(); i < len(cl.fresh); i++ {
-		if cl.fresh[i] == sub {
-			return
+next:
+	for _, filter := range filters {
+		sub := cl.subs[filter]
+		if sub == nil {
+			continue
 		}
+		for i := cl.retaining(); i < len(cl.fresh); i++ {
+			if cl.fresh[i].sub == sub {
+				continue next
+			}
+		}
+		cl.fresh = append(cl.fresh, wanted{sub, end})
 	}
-	if sub != nil {
-		cl.fresh = append(cl.fresh, sub)
-	}
+	return nil
 }
 
 // retaining is 1 while the first subscription that wants its retained messages is getting them, else 0. cl.mu is held.
@@ -53,9 +72,9 @@ func (cl *client) serveRetained() {
 			cl.mu.Unlock()
 			return
 		}
-		sub := cl.fresh[0]
+		sub, end := cl.fresh[0].sub, cl.fresh[0].end
 		cl.mu.Unlock()
-		err := cl.srv.store.Retained(context.Background(), sub.filter, func(m *store.Message) bool {
+		err := cl.srv.store.Retained(context.Background(), sub.filter, end, func(m *store.Message) bool {
 			cl.deliver(sub, store.Delivery{Message: m, Retain: true, Settle: func() {}})
 			cl.mu.Lock()
 			defer cl.mu.Unlock()

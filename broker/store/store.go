@@ -105,10 +105,13 @@ type Store interface {
 	// Unsubscribe forgets the place of a durable subscription. Its feed is closed first.
 	Unsubscribe(ctx context.Context, client, filter string) error
 
+	// RetainedEnd is the number of the last change of a retained message, at least of those that this store was asked for
+	// before the call.
+	RetainedEnd(ctx context.Context) (uint64, error)
 	// Retained calls each with the retained messages that match a Topic Filter, as they were published, until it returns
-	// false. What this store was asked to write before the call is seen. each may block; a topic that changes meanwhile may
-	// be left out: whoever subscribed before gets the change as a delivery.
-	Retained(ctx context.Context, filter string, each func(*Message) bool) error
+	// false. each may block. What changed after the number end is left out: whoever subscribed before gets the change as a
+	// delivery.
+	Retained(ctx context.Context, filter string, end uint64, each func(*Message) bool) error
 
 	// PutOutbound keeps what a session has sent and not seen acknowledged, in place of what was kept before; nil removes it.
 	// Records of one client take effect in the order of the calls. data is not touched any more.

@@ -22,8 +22,9 @@ type Store struct {
 	next     store.Ref
 	held     map[string]map[store.Ref]heldMessage
 	sessions map[string]store.Session
-	outbound map[string][]byte         // by Client Identifier
-	retained map[string]*store.Message // by topic
+	outbound map[string][]byte   // by Client Identifier
+	retained map[string]retained // by topic
+	changes  uint64              // of retained
 	tree     topic.Tree[*queue]
 	queues   map[string]*queue // by client and filter
 }
@@ -40,7 +41,7 @@ func Open(log *slog.Logger) *Store {
 	}
 	return &Store{
 		log: log, held: make(map[string]map[store.Ref]heldMessage), sessions: make(map[string]store.Session),
-		outbound: make(map[string][]byte), retained: make(map[string]*store.Message),
+		outbound: make(map[string][]byte), retained: make(map[string]retained),
 		queues: make(map[string]*queue),
 	}
 }

@@ -14,22 +14,42 @@ import (
 // acknowledged.
 const MaxRetained = 1_000_000
 
+// retained is the retained message of a topic.
+type retained struct {
+	msg    *store.Message
+	number uint64 // of the change that put it there
+}
+
 // retain keeps or removes the retained message of a topic. The lock is held.
 func (s *Store) retain(m *store.Message) error {
+	if !m.Retain {
+		return nil
+	}
+	_, known := s.retained[m.Topic]
 	switch {
-	case !m.Retain:
 	case len(m.Payload) == 0:
 		delete(s.retained, m.Topic)
-	case s.retained[m.Topic] == nil && len(s.retained) >= MaxRetained:
+	case !known && len(s.retained) >= MaxRetained:
 		return fmt.Errorf("%d topics have a retained message, no room for another", MaxRetained)
 	default:
-		s.retained[m.Topic] = m
+		s.changes++
+		s.retained[m.Topic] = retained{m, s.changes}
 	}
 	return nil
 }
 
+// RetainedEnd is the number of the last change.
+func (s *Store) RetainedEnd(context.Context) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, store.ErrClosed
+	}
+	return s.changes, nil
+}
+
 // Retained lists what matches. The list is taken at once and handed out without the lock, because each may block.
-func (s *Store) Retained(ctx context.Context, filter string, each func(*store.Message) bool) error {
+func (s *Store) Retained(ctx context.Context, filter string, end uint64, each func(*store.Message) bool) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -37,13 +57,13 @@ func (s *Store) Retained(ctx context.Context, filter string, each func(*store.Me
 	}
 	var found []*store.Message
 	if !strings.ContainsAny(filter, "+#") {
-		if m := s.retained[filter]; m != nil {
-			found = append(found, m)
+		if r, ok := s.retained[filter]; ok && r.number <= end {
+			found = append(found, r.msg)
 		}
 	} else {
-		for name, m := range s.retained {
-			if topic.Match(filter, name) {
-				found = append(found, m)
+		for name, r := range s.retained {
+			if r.number <= end && topic.Match(filter, name) {
+				found = append(found, r.msg)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ type stored struct {
 
 // get reads one message from the leader of a stream. Followers are not asked: they may lag.
 func (s *Store) get(stream, body string) (*stored, error) {
-	data, err := s.ask("$JS.API.STREAM.MSG.GET."+stream, []byte(body))
+	data, err := s.askAgain("$JS.API.STREAM.MSG.GET."+stream, []byte(body))
 	if err != nil {
 		return nil, err
 	}

@@ -112,14 +112,9 @@ func (s *Store) retain(delivery *nats.Msg, subject string, m *store.Message, don
 }
 
 // Retained reads the retained messages one after the other from the stream's leader, so that no more than one of them is
-// in memory, up to the stream's end as it was at the beginning: a topic that is written again meanwhile moves past it.
-func (s *Store) Retained(ctx context.Context, filter string, each func(*store.Message) bool) error {
+// in memory. A topic that is written again meanwhile moves past the end.
+func (s *Store) Retained(ctx context.Context, filter string, end uint64, each func(*store.Message) bool) error {
 	fail := func(err error) error { return fmt.Errorf("retained messages of %.100q: %w", filter, ended(err)) }
-	select {
-	case <-s.retaining.caughtUp():
-	case <-ctx.Done():
-		return fail(ctx.Err())
-	}
 	if !strings.ContainsAny(filter, "+#") {
 		subject, err := subject(filter)
 		if err != nil {
@@ -132,20 +127,16 @@ func (s *Store) Retained(ctx context.Context, filter string, each func(*store.Me
 		case err != nil:
 			return fail(err)
 		}
-		if m := s.retainedMessage(got); m != nil {
+		if m := s.retainedMessage(got); m != nil && got.Message.Seq <= end {
 			each(m)
 		}
 		return nil
-	}
-	last, err := s.lastRetained()
-	if err != nil {
-		return fail(err)
 	}
 	for _, subject := range topic.SubjectFilter(filter) {
 		if len(subject) > maxSubject {
 			continue
 		}
-		for next := uint64(1); next <= last; {
+		for next := uint64(1); next <= end; {
 			if err := ctx.Err(); err != nil {
 				return fail(err)
 			}
@@ -156,7 +147,7 @@ func (s *Store) Retained(ctx context.Context, filter string, each func(*store.Me
 			if err != nil {
 				return fail(err)
 			}
-			if got.Message.Seq > last {
+			if got.Message.Seq > end {
 				break
 			}
 			next = got.Message.Seq + 1
@@ -186,11 +177,16 @@ func (s *Store) retainedMessage(got *stored) *store.Message {
 	return m
 }
 
-// lastRetained is the last sequence of the stream.
-func (s *Store) lastRetained() (uint64, error) {
-	data, err := s.ask("$JS.API.STREAM.INFO."+retainedStream, nil)
+// RetainedEnd is the last sequence of the stream, once the writes of this node that are under way are in it.
+func (s *Store) RetainedEnd(ctx context.Context) (uint64, error) {
+	select {
+	case <-s.retaining.caughtUp():
+	case <-ctx.Done():
+		return 0, fmt.Errorf("end of the retained messages: %w", ctx.Err())
+	}
+	data, err := s.askAgain("$JS.API.STREAM.INFO."+retainedStream, nil)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("end of the retained messages: %w", err)
 	}
 	var info struct {
 		Error *apiError `json:"error"`

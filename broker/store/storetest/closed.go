@@ -45,8 +45,9 @@ func closing() []check {
 					_, err := e.S.Subscribe(ctx, e.Client, store.Subscription{Filter: e.Root}, false, func(store.Delivery) {})
 					return err
 				}},
-				{"retained", func() error { return e.S.Retained(ctx, e.Root, func(*store.Message) bool { return true }) }},
-				{"retained of a wildcard", func() error { return e.S.Retained(ctx, e.Root+"/#", func(*store.Message) bool { return true }) }},
+				{"retained", func() error { return e.S.Retained(ctx, e.Root, 9, func(*store.Message) bool { return true }) }},
+				{"retained of a wildcard", func() error { return e.S.Retained(ctx, e.Root+"/#", 9, func(*store.Message) bool { return true }) }},
+				{"end of the retained", func() error { _, err := e.S.RetainedEnd(ctx); return err }},
 				{"put outbound", func() error { return e.putOutbound(e.Client, []byte("A")) }},
 				{"outbound", func() error { _, err := e.S.Outbound(ctx, e.Client); return err }},
 				{"again", func() error { _, err := e.again(e.Root+"/x", 1); return err }},

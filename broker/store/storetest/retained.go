@@ -30,11 +30,20 @@ func (e *Env) put(m *store.Message) {
 	}
 }
 
+func (e *Env) retainedEnd() uint64 {
+	e.Helper()
+	end, err := e.S.RetainedEnd(e.context())
+	if err != nil {
+		e.Fatalf("end of the retained messages: %v", err)
+	}
+	return end
+}
+
 // wantRetained compares what is retained for a filter, in any order: "/a 1 payload" is topic, QoS and payload.
 func (e *Env) wantRetained(reason, filter string, want ...string) {
 	e.Helper()
 	var got []string
-	err := e.S.Retained(e.context(), filter, func(m *store.Message) bool {
+	err := e.S.Retained(e.context(), filter, e.retainedEnd(), func(m *store.Message) bool {
 		if !m.Retain {
 			e.Errorf("%s: %s: message without Retain", reason, filter)
 		}
@@ -145,7 +154,7 @@ func retaining() []check {
 			reserved := "$" + e.Root
 			e.put(&store.Message{Topic: reserved + "/a", Payload: []byte("x"), QoS: 1, Retain: true})
 			for _, filter := range []string{"#", "+/a"} {
-				if err := e.S.Retained(e.context(), filter, func(m *store.Message) bool {
+				if err := e.S.Retained(e.context(), filter, e.retainedEnd(), func(m *store.Message) bool {
 					if strings.HasPrefix(m.Topic, "$") {
 						e.Errorf("%s: found %s", filter, m.Topic)
 					}
@@ -155,22 +164,33 @@ func retaining() []check {
 				}
 			}
 			n := 0
-			if err := e.S.Retained(e.context(), reserved+"/#", func(*store.Message) bool { n++; return true }); err != nil || n != 1 {
+			if err := e.S.Retained(e.context(), reserved+"/#", e.retainedEnd(), func(*store.Message) bool { n++; return true }); err != nil || n != 1 {
 				e.Errorf("by its name: %d, %v", n, err)
 			}
 			e.put(&store.Message{Topic: reserved + "/a", QoS: 1, Retain: true})
+		}},
+		{"what changes after the end is left out", func(e *Env) {
+			e.put(e.kept(1, "/a", "A"))
+			end := e.retainedEnd()
+			e.put(e.kept(1, "/b", "B"))
+			for filter, want := range map[string]int{"/a": 1, "/b": 0, "/#": 1, "/+": 1} {
+				n := 0
+				if err := e.S.Retained(e.context(), e.Root+filter, end, func(*store.Message) bool { n++; return true }); err != nil || n != want {
+					e.Errorf("%s: %d messages, %v; want %d", filter, n, err, want)
+				}
+			}
 		}},
 		{"reading ends when it is told to", func(e *Env) {
 			for _, topic := range []string{"/a", "/b", "/c"} {
 				e.put(e.kept(1, topic, "x"))
 			}
 			n := 0
-			if err := e.S.Retained(e.context(), e.Root+"/#", func(*store.Message) bool { n++; return n < 2 }); err != nil || n != 2 {
+			if err := e.S.Retained(e.context(), e.Root+"/#", e.retainedEnd(), func(*store.Message) bool { n++; return n < 2 }); err != nil || n != 2 {
 				e.Errorf("%d messages, %v; want 2", n, err)
 			}
 			ctx, cancel := context.WithCancel(e.context())
 			n = 0
-			err := e.S.Retained(ctx, e.Root+"/#", func(*store.Message) bool { n++; cancel(); return true })
+			err := e.S.Retained(ctx, e.Root+"/#", e.retainedEnd(), func(*store.Message) bool { n++; cancel(); return true })
 			if !errors.Is(err, context.Canceled) || n != 1 {
 				e.Errorf("cancelled after the first: %d messages, %v", n, err)
 			}
