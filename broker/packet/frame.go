@@ -98,9 +98,8 @@ const reservedType = "the control packet type is reserved"
 // Frame is one whole control packet, split but not yet parsed. Body is a view.
 type Frame struct {
 	Header byte   // type and flags, the first byte on the wire
+	long   bool   // Remaining Length was not in its shortest form; here it leaves a Frame in four words, and so in registers
 	Body   []byte // variable header and payload
-
-	long bool // Remaining Length was not in its shortest form
 }
 
 // Type is the control packet type.
