@@ -56,7 +56,7 @@ var (
 	})
 	genSubscribe = rapid.Custom(func(t *rapid.T) Subscribe {
 		return Subscribe{ID: genID.Draw(t, "id"), Subscriptions: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Subscription {
-			return Subscription{genFilter.Draw(t, "filter"), genQoS.Draw(t, "qos")}
+			return Subscription{Filter: genFilter.Draw(t, "filter"), QoS: genQoS.Draw(t, "qos")}
 		}), 1, 5).Draw(t, "subscriptions")}
 	})
 	genUnsubscribe = rapid.Custom(func(t *rapid.T) Unsubscribe {
@@ -210,7 +210,7 @@ func TestAppendWritesIllegalPackets(t *testing.T) {
 }
 
 func TestTypeNames(t *testing.T) {
-	for typ, want := range map[Type]string{0: "reserved 0", CONNECT: "CONNECT", DISCONNECT: "DISCONNECT", 15: "reserved 15", 16: "type 16"} {
+	for typ, want := range map[Type]string{0: "reserved 0", CONNECT: "CONNECT", DISCONNECT: "DISCONNECT", 15: "AUTH", 16: "type 16"} {
 		if typ.String() != want {
 			t.Errorf("type %d is %q, want %q", byte(typ), typ, want)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Type is a control packet type, table 2.1.
@@ -25,11 +26,12 @@ const (
 	PINGREQ     Type = 12
 	PINGRESP    Type = 13
 	DISCONNECT  Type = 14
+	AUTH        Type = 15 // MQTT 5.0; reserved in 3.1.1
 )
 
 var typeNames = [...]string{
 	"reserved 0", "CONNECT", "CONNACK", "PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP",
-	"SUBSCRIBE", "SUBACK", "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT", "reserved 15",
+	"SUBSCRIBE", "SUBACK", "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT", "AUTH",
 }
 
 // String is the specification's name of the type.
@@ -43,17 +45,36 @@ func (t Type) String() string {
 // MaxRemaining is the largest Remaining Length that four bytes can carry, section 2.2.3.
 const MaxRemaining = 268_435_455
 
+// MaxRemainingIn is the largest Remaining Length of a packet that is at most size bytes in all, which is how MQTT 5.0 counts
+// Maximum Packet Size, section 3.1.2.11.4; 0 where no packet with a body fits.
+func MaxRemainingIn(size uint32) int {
+	for length := range 4 {
+		if rest := int64(size) - 2 - int64(length); rest > 0 && rest <= MaxRemaining && lengthSize(int(rest)) <= length+1 {
+			return int(rest)
+		}
+	}
+	if size > MaxRemaining {
+		return MaxRemaining
+	}
+	return 0
+}
+
 // Error says why bytes are not a legal control packet. Statement is the normative statement that they break, or "" where
-// the rule is unnumbered text.
+// the rule is unnumbered text. Code is what MQTT 5.0 answers it with: [MalformedPacket], [ProtocolError] or a more special
+// one; what 3.1.1 forbids is [MalformedPacket], for it does not tell them apart.
 type Error struct {
 	Type      Type
 	Statement string
 	Reason    string
+	Code      ReasonCode
 }
 
 // Error gives the packet type, what is wrong, and the statement.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("malformed %v: %s", e.Type, e.Reason)
+	if e.Code != MalformedPacket {
+		s = fmt.Sprintf("%s in %v: %s", strings.ToLower(e.Code.String()), e.Type, e.Reason)
+	}
 	if e.Statement != "" {
 		s += " [" + e.Statement + "]"
 	}
@@ -61,12 +82,23 @@ func (e *Error) Error() string {
 }
 
 func malformed(t Type, statement, reason string) error {
-	return &Error{Type: t, Statement: statement, Reason: reason}
+	return coded(t, MalformedPacket, statement, reason)
 }
+
+func protocolError(t Type, statement, reason string) error {
+	return coded(t, ProtocolError, statement, reason)
+}
+
+func coded(t Type, code ReasonCode, statement, reason string) error {
+	return &Error{Type: t, Statement: statement, Reason: reason, Code: code}
+}
+
+const reservedType = "the control packet type is reserved"
 
 // Frame is one whole control packet, split but not yet parsed. Body is a view.
 type Frame struct {
 	Header byte   // type and flags, the first byte on the wire
+	long   bool   // Remaining Length was not in its shortest form; here it leaves a Frame in four words, and so in registers
 	Body   []byte // variable header and payload
 }
 
@@ -86,9 +118,15 @@ var ErrTooLarge = errors.New("packet larger than the limit")
 // The types 0 and 15 are refused: both are reserved, table 2.1. A Remaining Length that is not in its shortest form is
 // accepted, because MQTT 3.1.1 does not forbid it.
 func Split(b []byte, limit int) (f Frame, n, need int, err error) {
+	return V311.Split(b, limit)
+}
+
+// Split is the function [Split] for the version: in MQTT 5.0 the type 15 is AUTH, and a Remaining Length that is not in
+// its shortest form is malformed [MQTT-1.5.5-1].
+func (v Version) Split(b []byte, limit int) (f Frame, n, need int, err error) {
 	if len(b) > 0 {
-		if t := Type(b[0] >> 4); t < CONNECT || t > DISCONNECT {
-			return Frame{}, 0, 0, malformed(t, "", "the control packet type is reserved")
+		if t := Type(b[0] >> 4); t < CONNECT || t == AUTH && v != V5 {
+			return Frame{}, 0, 0, malformed(t, "", reservedType)
 		}
 	}
 	if len(b) < 2 {
@@ -105,6 +143,10 @@ func Split(b []byte, limit int) (f Frame, n, need int, err error) {
 		length |= int(b[i]&0x7F) << shift
 		shift += 7
 		if b[i]&0x80 == 0 {
+			long := i > 1 && b[i] == 0
+			if long && v == V5 {
+				return Frame{}, 0, 0, malformed(Type(b[0]>>4), "MQTT-1.5.5-1", "Remaining Length "+notShortest)
+			}
 			if length > limit {
 				return Frame{}, 0, 0, fmt.Errorf("%v of %d bytes, limit %d: %w", Type(b[0]>>4), length, limit, ErrTooLarge)
 			}
@@ -112,7 +154,7 @@ func Split(b []byte, limit int) (f Frame, n, need int, err error) {
 			if len(b) < total {
 				return Frame{}, 0, total, nil
 			}
-			return Frame{Header: b[0], Body: b[i+1 : total : total]}, total, total, nil
+			return Frame{Header: b[0], Body: b[i+1 : total : total], long: long}, total, total, nil
 		}
 	}
 }
@@ -128,6 +170,7 @@ type Reader struct {
 	buf        []byte
 	start, end int
 	limit      int
+	version    Version
 }
 
 // NewReader returns a Reader of src with an initial buffer of size bytes that refuses packets with a Remaining Length
@@ -138,6 +181,10 @@ func NewReader(src io.Reader, size, limit int) *Reader {
 	}
 	return &Reader{src: src, buf: make([]byte, max(size, 64)), limit: limit}
 }
+
+// SetVersion makes what follows packets of the version, as [Version.Split] says. Until it is called they are of 3.1.1,
+// which suits a CONNECT of any version.
+func (r *Reader) SetVersion(v Version) { r.version = v }
 
 // Next returns the next packet, reading from the source as needed. The frame is valid until the next call of Next. At a
 // clean end of the stream the error is io.EOF, inside a packet io.ErrUnexpectedEOF; a malformed fixed header is an
@@ -161,7 +208,7 @@ func (r *Reader) Next() (Frame, error) {
 
 // Buffered returns the next packet if it is already in the buffer whole; it never reads from the source.
 func (r *Reader) Buffered() (f Frame, ok bool, err error) {
-	f, n, need, err := Split(r.buf[r.start:r.end], r.limit)
+	f, n, need, err := r.version.Split(r.buf[r.start:r.end], r.limit)
 	if err != nil {
 		return Frame{}, false, err
 	}

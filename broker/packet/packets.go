@@ -29,9 +29,11 @@ type Will struct {
 	Payload []byte
 	QoS     byte
 	Retain  bool
+
+	Properties *Properties // MQTT 5.0
 }
 
-// Connect is a CONNECT packet. It owns its bytes.
+// Connect is a CONNECT packet. It owns its bytes. CleanSession is Clean Start in MQTT 5.0.
 type Connect struct {
 	Protocol     string // "MQTT"; empty means that when encoding
 	Level        byte   // 4; 0 means that when encoding
@@ -43,6 +45,7 @@ type Connect struct {
 	Username     string
 	HasPassword  bool
 	Password     []byte
+	Properties   *Properties // MQTT 5.0
 }
 
 // Publish is a PUBLISH packet. Topic and Payload are views when decoded.
@@ -53,24 +56,34 @@ type Publish struct {
 	QoS     byte
 	Dup     bool
 	Retain  bool
+
+	Properties *Properties // MQTT 5.0; ignored by AppendPublish
 }
 
 // Subscription is one Topic Filter of a SUBSCRIBE with its requested maximum QoS.
 type Subscription struct {
 	Filter string
 	QoS    byte
+
+	// MQTT 5.0
+	NoLocal           bool
+	RetainAsPublished bool
+	RetainHandling    byte // 0: always, 1: only if the subscription is new, 2: never
 }
 
 // Subscribe is a SUBSCRIBE packet. It owns its bytes.
 type Subscribe struct {
 	ID            uint16
 	Subscriptions []Subscription
+	Properties    *Properties // MQTT 5.0
 }
 
 // Unsubscribe is an UNSUBSCRIBE packet. It owns its bytes.
 type Unsubscribe struct {
 	ID      uint16
 	Filters []string
+
+	Properties *Properties // MQTT 5.0
 }
 
 // cursor reads fields from the body of a packet; after a failed read bad is set and every further read is empty.

@@ -15,7 +15,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expect lines of the vectors")
 
-const vectorFiles = "../../testdata/packet/*.txt"
+const (
+	vectorFiles  = "../../testdata/packet/*.txt"
+	vectorFiles5 = "../../testdata/packet/5.0/*.txt"
+)
 
 // vector is one block of a file in testdata/packet, whose README.txt says what the keys mean.
 type vector struct {
@@ -25,6 +28,7 @@ type vector struct {
 	limit               int
 	statement, row      string
 	reencodes           bool
+	from                Role // MQTT 5.0: who sends it
 	expect              string
 	expectLine          int // index into the lines of the file
 	expectPath, problem string
@@ -32,14 +36,25 @@ type vector struct {
 
 // legal reports whether the bytes are one whole legal packet.
 func (v vector) legal() bool {
-	return !strings.HasPrefix(v.expect, "malformed") && !strings.HasPrefix(v.expect, "incomplete") && v.limit == MaxRemaining
+	return !v.refused() && !strings.HasPrefix(v.expect, "incomplete") && v.limit == MaxRemaining
+}
+
+// refused reports whether the bytes are an error, in the words of [Error.Error].
+func (v vector) refused() bool {
+	return strings.HasPrefix(v.expect, "malformed") || strings.Contains(v.expect, "protocol error in") ||
+		strings.Contains(v.expect, "invalid in ")
 }
 
 func loadVectors(t testing.TB) []vector {
 	t.Helper()
-	paths, err := filepath.Glob(vectorFiles)
+	return loadVectorsFrom(t, vectorFiles)
+}
+
+func loadVectorsFrom(t testing.TB, files string) []vector {
+	t.Helper()
+	paths, err := filepath.Glob(files)
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("no vectors in %s: %v", vectorFiles, err)
+		t.Fatalf("no vectors in %s: %v", files, err)
 	}
 	var all []vector
 	for _, path := range paths {
@@ -96,6 +111,8 @@ func parseVectors(path, text string) (all []vector) {
 			v.row = value
 		case "reencode":
 			v.reencodes = value != "differs"
+		case "from":
+			v.from = map[string]Role{"client": FromClient, "server": FromServer}[value]
 		case "expect":
 			v.expect, v.expectLine = value, i
 		default:
@@ -145,7 +162,11 @@ func parseBytes(s string) (b []byte, err error) {
 // decode splits and parses one packet whatever its type: what it is in the words of the vectors, the bytes that encoding
 // it again gives, and the error.
 func decode(raw []byte, limit int) (text string, again []byte, err error) {
-	f, n, need, err := Split(raw, limit)
+	return decodeAs(V311, raw, limit, parse)
+}
+
+func decodeAs(ver Version, raw []byte, limit int, parse func(Frame) (string, []byte, error)) (text string, again []byte, err error) {
+	f, n, need, err := ver.Split(raw, limit)
 	switch {
 	case err != nil:
 		return err.Error(), nil, err
@@ -222,9 +243,14 @@ func describeConnect(p Connect) string {
 }
 
 func TestVectors(t *testing.T) {
+	checkVectors(t, loadVectors(t), func(v vector) (string, []byte, error) { return decode(v.raw, v.limit) })
+}
+
+// checkVectors compares what decode makes of the vectors with what they say, or rewrites that.
+func checkVectors(t *testing.T, vectors []vector, decode func(vector) (text string, again []byte, err error)) {
 	changed := map[string]map[int]string{}
-	for _, v := range loadVectors(t) {
-		text, again, err := decode(v.raw, v.limit)
+	for _, v := range vectors {
+		text, again, err := decode(v)
 		if text != v.expect {
 			if !*update {
 				t.Errorf("%s: %s: %s\n% x\ngot  %s\nwant %s", v.where, v.name, v.why, clip(v.raw), text, v.expect)
