@@ -186,6 +186,7 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 		}
 	}
 	present := !p.CleanSession && (old != nil && !old.clean || rec != nil && !rec.Clean)
+	present = present && c.mayResume(old, rec)
 	cl := old
 	var held []store.Held
 	switch {
@@ -306,12 +307,16 @@ func (s *Server) serveTakeovers() error {
 	return s.nc.Flush()
 }
 
-// grant subscribes to each filter in turn and returns the SUBACK's return codes.
-func (cl *client) grant(ctx context.Context, subs []packet.Subscription) ([]byte, error) {
+// grant subscribes to each filter in turn, if the client may, and returns the SUBACK's return codes.
+func (cl *client) grant(ctx context.Context, subs []packet.Subscription, may func(filter string) bool) ([]byte, error) {
 	codes := make([]byte, len(subs))
 	for i, s := range subs {
 		if err := topic.ValidFilter(s.Filter); err != nil {
 			return nil, err
+		}
+		if !may(s.Filter) {
+			codes[i] = packet.SubackFailure
+			continue
 		}
 		if err := cl.subscribe(ctx, store.Subscription{Filter: s.Filter, QoS: s.QoS}); err != nil {
 			cl.srv.log.Warn("subscribe", "client", cl.id, "filter", s.Filter, "error", err)

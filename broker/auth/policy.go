@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,4 +83,16 @@ func (p *Policy) Authenticate(ctx context.Context, c *Checker, cred Credentials)
 		return who, nil
 	}
 	return Identity{}, ErrAnonymous
+}
+
+// Keeps reports whether a user whom a password of before let in is still one, with the same password.
+func (p *Policy) Keeps(before *Policy, user string) bool {
+	if user == "" {
+		return p.Anonymous
+	}
+	if before.Passwords == nil || p.Passwords == nil {
+		return false
+	}
+	hash, ok := p.Passwords.hashes[user]
+	return ok && bytes.Equal(hash, before.Passwords.hashes[user])
 }
