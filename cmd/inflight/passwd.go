@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -56,7 +57,7 @@ broker takes the change on SIGHUP.`,
 				if fromStdin {
 					ask = firstLine
 				}
-				password, err := ask(cmd.InOrStdin(), cmd.ErrOrStderr(), user)
+				password, err := ask(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), user)
 				if err != nil {
 					return err
 				}
@@ -87,7 +88,7 @@ broker takes the change on SIGHUP.`,
 }
 
 // firstLine reads a password from the first line, without its end.
-func firstLine(in io.Reader, _ io.Writer, _ string) ([]byte, error) {
+func firstLine(_ context.Context, in io.Reader, _ io.Writer, _ string) ([]byte, error) {
 	const most = 4096 // far above what bcrypt takes, which is checked later
 	line, err := bufio.NewReader(io.LimitReader(in, most)).ReadBytes('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -96,16 +97,36 @@ func firstLine(in io.Reader, _ io.Writer, _ string) ([]byte, error) {
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// terminalPassword asks twice without echo.
-func terminalPassword(in io.Reader, talk io.Writer, user string) ([]byte, error) {
+// terminalPassword asks twice without echo. An interrupt ends it, with the echo on again.
+func terminalPassword(ctx context.Context, in io.Reader, talk io.Writer, user string) ([]byte, error) {
 	tty, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(tty.Fd())) {
 		return nil, usagef("standard input is no terminal to ask for a password: give it with --stdin")
 	}
+	fd := int(tty.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the password: %w", err)
+	}
+	type answer struct {
+		password []byte
+		err      error
+	}
 	ask := func(prompt string) ([]byte, error) {
 		fmt.Fprint(talk, prompt)
 		defer fmt.Fprintln(talk)
-		return term.ReadPassword(int(tty.Fd()))
+		answers := make(chan answer, 1)
+		go func() {
+			password, err := term.ReadPassword(fd)
+			answers <- answer{password, err}
+		}()
+		select {
+		case a := <-answers:
+			return a.password, a.err
+		case <-ctx.Done():
+			_ = term.Restore(fd, before)
+			return nil, context.Cause(ctx)
+		}
 	}
 	first, err := ask(fmt.Sprintf("Password of %s: ", user))
 	if err != nil {
