@@ -117,7 +117,7 @@ func Open(cfg Config) (*Set, error) {
 		ln, err := net.Listen("tcp", e.Addr)
 		if err != nil {
 			s.Close()
-			return nil, fmt.Errorf("listener %s: %w (is another broker running there?)", url, err)
+			return nil, fmt.Errorf("listener %s: %w (is another broker running there? choose another address)", url, err)
 		}
 		s.ends = append(s.ends, &end{Endpoint: e, ln: &limited{ln, limit}})
 	}
