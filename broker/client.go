@@ -205,6 +205,7 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 		}
 	}
 	present := !p.CleanSession && (old != nil && !old.clean || rec != nil && !rec.Clean)
+	present = present && c.mayResume(old, rec)
 	cl := old
 	var held []store.Held
 	switch {
@@ -361,14 +362,18 @@ func (s *Server) serveTakeovers() error {
 	return s.nc.Flush()
 }
 
-// grant subscribes to each filter in turn and returns the SUBACK's return codes. Retained messages of each are sent once
+// grant subscribes to each filter in turn, if the client may, and returns the SUBACK's return codes. Retained messages of each are sent once
 // sendRetained is called, again for a subscription that exists [MQTT-3.8.4-3].
-func (cl *client) grant(ctx context.Context, subs []packet.Subscription) ([]byte, error) {
+func (cl *client) grant(ctx context.Context, subs []packet.Subscription, may func(filter string) bool) ([]byte, error) {
 	codes := make([]byte, len(subs))
 	var granted []string
 	for i, s := range subs {
 		if err := topic.ValidFilter(s.Filter); err != nil {
 			return nil, err
+		}
+		if !may(s.Filter) {
+			codes[i] = packet.SubackFailure
+			continue
 		}
 		if err := cl.subscribe(ctx, store.Subscription{Filter: s.Filter, QoS: s.QoS}); err != nil {
 			cl.srv.log.Warn("subscribe", "client", cl.id, "filter", s.Filter, "error", err)

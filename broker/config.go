@@ -18,7 +18,7 @@ const (
 
 // Config of a broker. The zero value of a field means its default.
 type Config struct {
-	Listen   string // MQTT listener, host:port; default 127.0.0.1:1883
+	Listen   string // plain MQTT listener, host:port; default 127.0.0.1:1883 unless there are Listeners
 	Store    string // staged or memory; default staged
 	StoreDir string // required by stores on disk
 	Sync     bool   // sync to disk before a message is acknowledged
@@ -40,6 +40,8 @@ type Config struct {
 	StoreTimeout   time.Duration // of one store operation; default 10 s
 	WriteTimeout   time.Duration // of one write to a client that does not read; default 30 s
 
+	Access // who may connect, and where
+
 	Log *slog.Logger
 }
 
@@ -54,7 +56,8 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	if c.Listen == "" {
+	c.Access = c.Access.withDefaults()
+	if c.Listen == "" && len(c.Listeners) == 0 {
 		c.Listen = "127.0.0.1:1883"
 	}
 	if c.Store == "" {
@@ -88,8 +91,10 @@ func Check(c Config) error {
 func (c *Config) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil && c.Listen != "" {
 		bad("listener %q: want host:port", c.Listen)
+	} else if err := c.validateAccess(); err != nil {
+		errs = append(errs, err)
 	}
 	positive := func(name string, v int64) {
 		if v < 0 {

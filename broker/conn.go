@@ -36,6 +36,7 @@ type conn struct {
 	client   *client // set once, before the writer starts
 	pipeline bool
 	will     *packet.Will
+	permit   // who the client is and what it may do
 
 	// Under client.mu.
 	pipe    session.Pipeline
@@ -147,10 +148,14 @@ func (c *conn) handshake() (keepAlive time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.srv.cfg.StoreTimeout+takeoverTimeout)
 	defer cancel()
 	c.will = p.Will
+	if code, err := c.admit(&p); err != nil {
+		return 0, c.refuse(code, err)
+	}
 	if err := c.srv.connect(ctx, c, &p); err != nil {
 		c.srv.log.Warn("connect", "client", p.ClientID, "error", err)
 		return 0, c.refuse(packet.RefusedUnavailable, err)
 	}
+	c.readmit()
 	return time.Duration(p.KeepAlive) * time.Second * 3 / 2, nil // [MQTT-3.1.2-24]
 }
 
@@ -229,7 +234,7 @@ func (c *conn) handle(f packet.Frame) error {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), c.srv.cfg.StoreTimeout)
 		defer cancel()
-		codes, err := c.client.grant(ctx, p.Subscriptions)
+		codes, err := c.client.grant(ctx, p.Subscriptions, c.maySubscribe)
 		if err != nil {
 			return err
 		}
@@ -276,6 +281,9 @@ func (c *conn) reply(add func([]byte) []byte) {
 
 // publish takes a PUBLISH. The bytes of p are the reader's; what is kept is copied.
 func (c *conn) publish(p *packet.Publish) error {
+	if err := c.mayPublish(p.Topic); err != nil {
+		return err
+	}
 	if p.QoS == 0 {
 		return c.srv.store.Transient(newMessage(p))
 	}
@@ -451,7 +459,7 @@ func (c *conn) take(o *outcome, next []session.Op) ([]session.Op, error) {
 
 // publishWill publishes the Will Message of a connection that ended without a DISCONNECT [MQTT-3.1.2-8].
 func (c *conn) publishWill() {
-	if c.will == nil {
+	if c.will == nil || !c.rights().CanPublish(c.will.Topic) {
 		return
 	}
 	m := &store.Message{Topic: c.will.Topic, Payload: c.will.Payload, QoS: c.will.QoS, Retain: c.will.Retain}

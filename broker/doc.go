@@ -1,5 +1,5 @@
-// Package broker is the reference pipelined MQTT broker: MQTT 3.1.1 over TCP, on an embedded JetStream node (alone or as
-// a member of a cluster) or on a store in memory.
+// Package broker is the reference pipelined MQTT broker: MQTT 3.1.1 over TCP, TLS and WebSocket, on an embedded JetStream
+// node (alone or as a member of a cluster) or on a store in memory.
 //
 // It owns the connections, the goroutines and the locks; the protocol itself is package session, what survives is
 // package store.
@@ -11,6 +11,13 @@
 // what may leave, and writes it. Store callbacks only queue the outcome and wake the writer, so that a slow connection
 // holds up nobody else. With Pipeline off the reader waits until nothing is pending before it reads on: the same code,
 // stop-and-wait.
+//
+// # Who may do what
+//
+// Package listen gives connections, package auth decides. A CONNECT is answered with 4 for a wrong password and 5 for a
+// client that is not let in or whose will it may not publish. A PUBLISH that is not allowed closes the connection, a
+// subscription that is not allowed gets 0x80. A session is resumed only by a client that may have all its subscriptions;
+// anybody else starts a new one. A reload closes the connections that would not be let in any more.
 //
 // # Locks
 //

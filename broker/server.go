@@ -2,15 +2,16 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 
+	"inflight/broker/auth"
+	"inflight/broker/listen"
 	"inflight/broker/node"
 	"inflight/broker/store"
 	"inflight/broker/store/memory"
@@ -24,7 +25,10 @@ type Server struct {
 	node  *node.Node // nil without an embedded node
 	nc    *nats.Conn // for messages between nodes; nil without one
 	store store.Store
-	ln    net.Listener
+	ln    *listen.Set
+
+	checker *auth.Checker
+	policy  atomic.Pointer[auth.Policy] // Reload replaces it
 
 	mu      sync.Mutex
 	closing bool
@@ -32,7 +36,7 @@ type Server struct {
 	clients map[string]*client // by Client Identifier: sessions that this node serves
 	locks   map[string]*idLock
 
-	wg sync.WaitGroup // connections and the accept loop
+	wg sync.WaitGroup // connections and the accept loops
 }
 
 type idLock struct {
@@ -51,19 +55,16 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log, conns: make(map[*conn]struct{}), clients: make(map[string]*client),
 		locks: make(map[string]*idLock),
 	}
-	// The port first: a taken one must not cost the start of a node.
-	ln, err := net.Listen("tcp", cfg.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("MQTT listener: %w (is another broker running there? choose another address with --listen)", err)
+	// The files and the ports first: a taken one must not cost the start of a node.
+	if err := s.openAccess(); err != nil {
+		return nil, err
 	}
-	s.ln = ln
 	if err := s.openStore(ctx); err != nil {
-		_ = ln.Close()
+		s.ln.Close()
 		s.closeStore()
 		return nil, err
 	}
-	s.wg.Add(1)
-	go s.accept()
+	s.wg.Go(func() { s.ln.Serve(s.serve) })
 	return s, nil
 }
 
@@ -110,39 +111,24 @@ func (s *Server) closeStore() {
 	}
 }
 
-// Addr is the address of the MQTT listener.
-func (s *Server) Addr() net.Addr { return s.ln.Addr() }
+// Addr is the address of the first listener, which is Listen if that is given.
+func (s *Server) Addr() net.Addr { return s.ln.Addrs()[0] }
 
-func (s *Server) accept() {
-	defer s.wg.Done()
-	for {
-		nc, err := s.ln.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			s.log.Error("accept", "error", err)
-			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely: do not spin
-			continue
-		}
-		c := newConn(s, nc)
-		s.mu.Lock()
-		if s.closing {
-			s.mu.Unlock()
-			_ = nc.Close()
-			return
-		}
-		s.conns[c] = struct{}{}
-		s.wg.Add(1)
+// serve runs one connection to its end.
+func (s *Server) serve(nc net.Conn, hint listen.Hint) {
+	c := newConn(s, nc)
+	c.hint = hint
+	s.mu.Lock()
+	if s.closing {
 		s.mu.Unlock()
-		go func() {
-			defer s.wg.Done()
-			c.serve()
-			s.mu.Lock()
-			delete(s.conns, c)
-			s.mu.Unlock()
-		}()
+		return
 	}
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	c.serve()
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
 }
 
 // Shutdown stops accepting, closes every connection, waits for the store operations that are under way, and stops the
@@ -159,7 +145,7 @@ func (s *Server) Shutdown() {
 		open = append(open, c)
 	}
 	s.mu.Unlock()
-	_ = s.ln.Close()
+	s.ln.Close()
 	for _, c := range open {
 		c.close(errShutdown)
 	}
@@ -181,11 +167,17 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("ready", "mqtt", s.Addr().String(), "node", s.cfg.Node, "store", s.cfg.Store, "durability", s.store.Durability(),
+	s.log.Info("ready", "mqtt", s.Addr().String(), "listeners", s.ln.URLs(), "node", s.cfg.Node, "store", s.cfg.Store, "durability", s.store.Durability(),
 		"pipeline", s.cfg.Pipeline, "replicas", s.cfg.Replicas)
-	<-ctx.Done()
-	s.Shutdown()
-	return nil
+	for {
+		select {
+		case <-ctx.Done():
+			s.Shutdown()
+			return nil
+		case <-cfg.Reload:
+			s.reloadLogged()
+		}
+	}
 }
 
 // lockID serialises what happens to one Client Identifier on this node.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"inflight/broker"
 )
@@ -43,9 +44,14 @@ func newBrokerCommand() *cobra.Command {
 		Use:   "broker",
 		Short: "Serve the reference broker",
 		Long: `Broker serves the reference broker: MQTT 3.1.1 with a pipelined QoS 1 and QoS 2 path, on an embedded
-JetStream node, alone or as a member of a cluster. It logs to stderr and stops on SIGINT or SIGTERM.`,
+JetStream node, alone or as a member of a cluster. It logs to stderr and stops on SIGINT or SIGTERM.
+
+Clients that prove no name are let in while every listener is on a loopback interface and there is no password file, or
+with --allow-anonymous. SIGHUP makes it read the certificates, the passwords and the ACL again.`,
 		Example: `  inflight broker --store-dir ./data
   inflight broker --store memory --listen 127.0.0.1:1884
+  inflight broker --store-dir ./data --listener mqtts://0.0.0.0:8883 --listener wss://0.0.0.0:8884/mqtt \
+      --cert cert.pem --key key.pem --password-file users --acl-file acl
   inflight broker --node n1 --store-dir ./n1 --listen 127.0.0.1:1883 --cluster c --cluster-listen 127.0.0.1:6001 \
       --routes nats://127.0.0.1:6001,nats://127.0.0.1:6002,nats://127.0.0.1:6003 --replicas 3`,
 		Args:    arguments(0, 0, "no argument"),
@@ -56,6 +62,10 @@ JetStream node, alone or as a member of a cluster. It logs to stderr and stops o
 				level = slog.LevelDebug
 			}
 			cfg.Pipeline = bool(pipeline)
+			cfg.Reload = hangups(cmd.Context())
+			if len(cfg.Listeners) > 0 && !cmd.Flags().Changed("listen") {
+				cfg.Listen = ""
+			}
 			cfg.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			if err := broker.Check(cfg); err != nil {
 				return usage(err)
@@ -65,7 +75,8 @@ JetStream node, alone or as a member of a cluster. It logs to stderr and stops o
 	}
 	cmd.SetVersionTemplate("inflight {{.Version}}\n")
 	f := cmd.Flags()
-	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:1883", "`HOST:PORT` of the MQTT listener")
+	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:1883", "`HOST:PORT` of a plain MQTT listener; with --listener there is none by default")
+	addAccessFlags(f, &cfg.Access)
 	f.StringVar(&cfg.Store, "store", broker.StoreStaged, "where messages are kept: staged or memory")
 	f.StringVar(&cfg.StoreDir, "store-dir", "", "`DIR` of the embedded node's files; needed unless --store is memory")
 	f.BoolVar(&cfg.Sync, "sync", false, "sync to disk before a message is acknowledged")
@@ -77,5 +88,20 @@ JetStream node, alone or as a member of a cluster. It logs to stderr and stops o
 	f.IntVar(&cfg.Replicas, "replicas", 1, "copies of each stream")
 	f.BoolVar(&cfg.Lead, "lead", false, "ask for the leadership of the streams")
 	f.BoolVar(&verbose, "verbose", false, "log connections and the embedded node's notices")
+	cmd.AddCommand(newPasswdCommand())
 	return cmd
+}
+
+// addAccessFlags puts the flags on who may connect, and where.
+func addAccessFlags(f *pflag.FlagSet, a *broker.Access) {
+	f.StringArrayVar(&a.Listeners, "listener", nil, "`URL` of a listener: mqtt://, mqtts://, ws:// or wss://HOST:PORT; may be repeated")
+	f.StringVar(&a.Cert, "cert", "", "certificate `FILE` of the TLS listeners, PEM")
+	f.StringVar(&a.Key, "key", "", "`FILE` of its key, PEM")
+	f.StringVar(&a.ClientCA, "client-ca", "", "`FILE` of the CA of clients' certificates; the Common Name is the user's name")
+	f.StringVar(&a.ClientCert, "client-cert", "require", "with --client-ca: require a certificate, or optional")
+	f.StringSliceVar(&a.Origins, "ws-origin", nil, "`HOST` whose web pages may connect by WebSocket; may be repeated")
+	f.StringVar(&a.PasswordFile, "password-file", "", "`FILE` of users (see: inflight broker passwd --help)")
+	f.StringVar(&a.ACLFile, "acl-file", "", "`FILE` of who may publish and subscribe what; without it everyone may")
+	f.BoolVar(&a.AllowAnonymous, "allow-anonymous", false, "let clients in that prove no name, also from other machines")
+	f.IntVar(&a.MaxConnections, "max-connections", 50_000, "connections over all listeners; more are closed at once")
 }

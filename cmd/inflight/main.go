@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -24,22 +25,51 @@ func runMain() int {
 	return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
-// untilSignal returns a context that the first SIGINT, SIGTERM or SIGHUP ends. The second one ends the process, as it
-// does by default.
+// untilSignal returns a context that the first SIGINT, SIGTERM or SIGHUP ends, a SIGHUP only until someone asks for
+// hangups. The second one ends the process, as it does by default.
 func untilSignal(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	hup := &hangup{c: make(chan struct{}, 1)}
 	go func() {
-		select {
-		case s := <-signals:
-			signal.Stop(signals)
-			cancel(&signalError{s})
-		case <-ctx.Done():
-			signal.Stop(signals)
+		defer signal.Stop(signals)
+		for {
+			select {
+			case s := <-signals:
+				if s == syscall.SIGHUP && hup.wanted.Load() {
+					select {
+					case hup.c <- struct{}{}:
+					default: // one is waiting, and will see what this one is about
+					}
+					continue
+				}
+				cancel(&signalError{s})
+			case <-ctx.Done():
+			}
+			return
 		}
 	}()
-	return ctx, func() { cancel(context.Canceled) }
+	return context.WithValue(ctx, hangupKey{}, hup), func() { cancel(context.Canceled) }
+}
+
+// hangup is where SIGHUP goes once it does not end the process any more.
+type hangup struct {
+	wanted atomic.Bool
+	c      chan struct{}
+}
+
+type hangupKey struct{}
+
+// hangups takes SIGHUP over: from now on each one is sent to the channel, for a server to reload. It is nil, which never
+// receives, for a context that is not of untilSignal.
+func hangups(ctx context.Context) <-chan struct{} {
+	hup, ok := ctx.Value(hangupKey{}).(*hangup)
+	if !ok {
+		return nil
+	}
+	hup.wanted.Store(true)
+	return hup.c
 }
 
 // signalError is why a context ended.

@@ -263,3 +263,34 @@ func TestNullPortInUse(t *testing.T) {
 		t.Errorf("exit code %d, want %d and the reason:\n%s", code, exitTrouble, &second.log)
 	}
 }
+
+// SIGHUP makes a broker read its files again; SIGTERM still ends it.
+func TestBrokerReloadsOnSIGHUP(t *testing.T) {
+	t.Parallel()
+	acl := filepath.Join(t.TempDir(), "acl")
+	put := func(text string) {
+		if err := os.WriteFile(acl, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("everyone allow both a\n")
+	c := start(t, "broker", "--store", "memory", "--listen", "127.0.0.1:0", "--acl-file", acl)
+	c.awaitLine(t, "ready")
+	for _, step := range []struct{ rules, says string }{
+		{"everyone deny both a\n", "reloaded certificates, passwords and ACL"},
+		{"nonsense\n", "reload: what has an error stays as it was"},
+		{"everyone allow both b\n", "reloaded certificates, passwords and ACL"},
+	} {
+		put(step.rules)
+		if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		c.awaitLine(t, step.says)
+	}
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.exit(t); code != exitOK {
+		t.Errorf("exit code %d, want 0:\n%s", code, &c.log)
+	}
+}
