@@ -362,8 +362,8 @@ func (s *Server) serveTakeovers() error {
 	return s.nc.Flush()
 }
 
-// grant subscribes to each filter in turn, if the client may, and returns the SUBACK's return codes. Retained messages of each are sent once
-// sendRetained is called, again for a subscription that exists [MQTT-3.8.4-3].
+// grant subscribes to each filter in turn, if the client may, and returns the SUBACK's return codes. Retained messages of
+// each are sent once sendRetained is called, again for a subscription that exists [MQTT-3.8.4-3].
 func (cl *client) grant(ctx context.Context, subs []packet.Subscription, may func(filter string) bool) ([]byte, error) {
 	codes := make([]byte, len(subs))
 	var granted []string
