@@ -365,7 +365,7 @@ func TestConfig(t *testing.T) {
 		{Config{}, false}, // no directory
 		{Config{StoreDir: "d", Replicas: 3}, false},
 		{Config{StoreDir: "d", Node: "a b"}, false},
-		{Config{StoreDir: "d", Cluster: "c", ClusterListen: "127.0.0.1:1", Routes: []string{"nats://127.0.0.1:1"}}, true},
+		{Config{StoreDir: "d", Cluster: "c", ClusterListen: "127.0.0.1:1", Routes: []string{"nats://127.0.0.1:1", "nats://127.0.0.1:2"}}, true},
 		{Config{StoreDir: "d", Cluster: "c", ClusterListen: "x", Routes: []string{"http://127.0.0.1:1"}}, false},
 		{Config{Store: StoreMemory, Listen: "nowhere"}, false},
 	} {
