@@ -167,3 +167,52 @@ func TestNothingIsKeptForWhoIsGone(t *testing.T) {
 			len(s.queues), s.tree.Len(), len(s.held), len(s.sessions))
 	}
 }
+
+// A QoS 0 subscription settles nothing: what it gets must not be queued for that.
+func TestQoS0SubscriptionsQueueNothing(t *testing.T) {
+	s := Open(nil)
+	ch, _ := deliveries(t, s, "c", 0)
+	for range 10 {
+		publish(t, s, message(1))
+		if d := <-ch; d.QoS != 0 {
+			t.Fatalf("delivered at QoS %d", d.QoS)
+		}
+	}
+	q := s.queues[key("c", "a")]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.entries) != 0 {
+		t.Errorf("%d entries are kept", len(q.entries))
+	}
+}
+
+// The session may settle what the feed before had handed over while the next feed hands over the same.
+func TestSettledByAnEarlierFeed(t *testing.T) {
+	s := Open(nil)
+	ch, old := deliveries(t, s, "c", 2)
+	var first []store.Delivery
+	for range 3 {
+		publish(t, s, message(1))
+		first = append(first, <-ch)
+	}
+	old.Close()
+	gate, entered := make(chan struct{}), make(chan store.Delivery, 10)
+	feed, err := s.Subscribe(t.Context(), "c", store.Subscription{Filter: "a", QoS: 2}, true, func(d store.Delivery) {
+		entered <- d
+		<-gate
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer feed.Close()
+	<-entered
+	for _, d := range first {
+		d.Settle()
+	}
+	last := message(1)
+	publish(t, s, last)
+	close(gate)
+	if d := <-entered; d.Message != last {
+		t.Error("what the earlier feed settled comes again")
+	}
+}

@@ -120,6 +120,14 @@ func TestCallsTimeOutAndLateAnswers(t *testing.T) {
 	if o := await(t, next); o.err != nil || o.data != "mine" {
 		t.Fatalf("outcome %+v, want its own answer", o)
 	}
+	for range 5 {
+		if o := await(t, ask(t, c, "slow and never answered")); o.err == nil {
+			t.Fatalf("outcome %+v", o)
+		}
+	}
+	if n := len(c.table); n > 1 {
+		t.Errorf("the table has %d entries for one open request at a time", n)
+	}
 	// A second answer to the same request is nobody's.
 	if err := first.Respond([]byte("again")); err != nil {
 		t.Fatal(err)

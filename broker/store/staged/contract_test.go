@@ -152,10 +152,10 @@ func TestDiscards(t *testing.T) {
 	s.Close()
 	e = e.View(m.open(t))
 	s = e.S.(*Store)
+	awaitStaged(t, s, e.Client, 1) // before anybody asks what is held
 	if held, err := s.Held(context.Background(), e.Client); err != nil || len(held) != 1 {
 		t.Fatalf("held %v, %v; want the first", held, err)
 	}
-	awaitStaged(t, s, e.Client, 1)
 	e.Release(1, ref, first)
 	awaitStaged(t, s, e.Client, 0)
 }

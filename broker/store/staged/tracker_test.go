@@ -144,6 +144,15 @@ func TestTrackerBound(t *testing.T) {
 			s.release(20, 11)
 			s.wantBound("all", 21)
 		}},
+		{"what was acknowledged last need not be the highest", func(s *staging) {
+			s.sent(1, "a", "b")
+			s.held("b", 12)
+			s.held("a", 10)
+			s.sent(2, "next")
+			if floor := s.holds["next"].floor; floor != 12 {
+				s.t.Fatalf("floor %d, want 12", floor)
+			}
+		}},
 		{"the highest sequence outlives a restart", func(s *staging) {
 			s.hold(50)
 			s.tr.reset(nil)
@@ -313,6 +322,7 @@ func (m *trackerModel) purge(t *rapid.T) {
 
 func (m *trackerModel) round(t *rapid.T, atOnce bool) {
 	if bound := m.tr.bound(); bound > 0 {
+		m.check(t) // while the purge is under way
 		m.remove(t, func(c *stagedCopy) bool { return c.seq < bound })
 	}
 	m.now = m.now.Add(100 * time.Millisecond)
