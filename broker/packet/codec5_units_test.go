@@ -246,6 +246,12 @@ func TestProperties(t *testing.T) {
 		}
 		want := describeProperties(p)
 		q := got.Clone()
+		if describeProperties(q) == want {
+			for _, u := range q.User {
+				_ = append(u.Key, "!!"...) // the views of a clone keep to themselves
+				_ = append(u.Value, "!!"...)
+			}
+		}
 		for i := range b {
 			b[i] = 'X' // a clone has no views
 		}
@@ -267,6 +273,31 @@ func TestProperties(t *testing.T) {
 	for _, b := range []string{"", "\x02\x01", "\x02\x01\x02", "\x80"} {
 		if p, n, err := ParseProperties(PUBLISH, []byte(b)); err == nil || p != nil || n != 0 {
 			t.Errorf("%x: got %v, %d, %v", b, p, n, err)
+		}
+	}
+}
+
+// TestPropertySizes has a Property Length on each side of where it takes another byte.
+func TestPropertySizes(t *testing.T) {
+	for _, around := range []int{127, 128, 16_383, 16_384, 65_535, 2_097_151, 2_097_152} {
+		for size := around - 2; size < around+3; size++ {
+			p := &Properties{}
+			rest := size
+			for ; rest > 65_000; rest -= 65_000 {
+				p.User = append(p.User, UserProperty{[]byte("k"), make([]byte, 65_000-6)})
+			}
+			for i := range p.User {
+				for j := range p.User[i].Value {
+					p.User[i].Value[j] = 'v'
+				}
+			}
+			p.ContentType = bytes.Repeat([]byte("c"), max(rest-3, 0))
+			raw := V5.AppendPublish(nil, &Publish{Topic: []byte("t"), Properties: p, Payload: []byte("x")})
+			c := Codec{Version: V5}
+			got, err := c.ParsePublish(split(t, raw))
+			if err != nil || string(got.Payload) != "x" || got.Properties.size() != p.size() {
+				t.Errorf("properties of %d bytes: payload %q, %v", p.size(), got.Payload, err)
+			}
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (c *cursor) section(t Type) ([]byte, error) {
 	if n > len(c.b) {
 		return nil, malformed(t, "", "Property Length runs past the end")
 	}
-	section := c.b[:n:n]
+	section := c.b[:n]
 	c.b = c.b[n:]
 	return section, nil
 }
