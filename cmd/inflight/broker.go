@@ -47,7 +47,15 @@ func newBrokerCommand() *cobra.Command {
 JetStream node, alone or as a member of a cluster. It logs to stderr and stops on SIGINT or SIGTERM.
 
 Clients that prove no name are let in while every listener is on a loopback interface and there is no password file, or
-with --allow-anonymous. SIGHUP makes it read the certificates, the passwords and the ACL again.`,
+with --allow-anonymous. SIGHUP makes it read the certificates, the passwords and the ACL again.
+
+An ACL file has one rule a line; the first that decides wins, and what none decides is denied:
+  user sensor-*  allow  publish    data/%u/#
+  user boss      allow  both       "data/#"
+  client wall-*  allow  subscribe  data/+/summary
+  anonymous      allow  subscribe  public/#
+  everyone       deny   both       secret/#
+%u is the user's name, %c the Client Identifier. Lines that start with # are comments.`,
 		Example: `  inflight broker --store-dir ./data
   inflight broker --store memory --listen 127.0.0.1:1884
   inflight broker --store-dir ./data --listener mqtts://0.0.0.0:8883 --listener wss://0.0.0.0:8884/mqtt \
