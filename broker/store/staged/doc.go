@@ -6,6 +6,8 @@
 //	INF_staged    inf.h.<client>.<packet identifier>   held QoS 2 messages, until they are discarded
 //	INF_msgs      inf.m.<topic as a subject>           deliveries, kept as long as a subscription wants them
 //	INF_sessions  inf.s.<client>                       one record for each session, last value
+//	              inf.o.<client>                       what a kept session has sent and not seen acknowledged, last value
+//	INF_retained  inf.r.<topic as a subject>           retained messages, last value; an empty one is purged
 //
 // <client> is a hash of the Client Identifier; package topic maps topics to subjects. QoS 0 publications take no stream:
 // inf.q.<topic as a subject> on plain NATS.
@@ -16,6 +18,12 @@
 // stream drops a second one with the same id inside its duplicate window, whichever node sends it, and subscribers of
 // every QoS read from that stream only. So nobody sees the message before the release is durable, and a PUBREL that is
 // retried on another node cannot deliver twice within the window ([DuplicateWindow]).
+//
+// # Retained messages
+//
+// The retained message of a topic is written beside the delivery, a moment before it and under the same message id; the
+// operation is done when both are durable. Writes of one node keep their order, so the last one stays. Two nodes that write
+// one topic at the same moment can leave the other one than subscribers saw last.
 //
 // # Discards
 //

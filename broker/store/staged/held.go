@@ -30,7 +30,7 @@ type stored struct {
 
 // get reads one message from the leader of a stream. Followers are not asked: they may lag.
 func (s *Store) get(stream, body string) (*stored, error) {
-	data, err := s.askAgain("$JS.API.STREAM.MSG.GET."+stream, []byte(body))
+	data, err := s.askAgain("$JS.API.STREAM.MSG.GET."+stream, []byte(body), true)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (s *Store) PutSession(_ context.Context, rec *store.Session) error {
 func (s *Store) DeleteSession(_ context.Context, client string) error { return s.put(client, nil) }
 
 func (s *Store) put(client string, data []byte) error {
-	answer, err := s.ask(sessionsRoot+hash(client), data)
+	answer, err := s.askAgain(sessionsRoot+hash(client), data, false)
 	if err == nil {
 		_, _, err = parsePubAck(answer)
 	}

@@ -184,7 +184,7 @@ func (s *Store) RetainedEnd(ctx context.Context) (uint64, error) {
 	case <-ctx.Done():
 		return 0, fmt.Errorf("end of the retained messages: %w", ctx.Err())
 	}
-	data, err := s.askAgain("$JS.API.STREAM.INFO."+retainedStream, nil)
+	data, err := s.askAgain("$JS.API.STREAM.INFO."+retainedStream, nil, true)
 	if err != nil {
 		return 0, fmt.Errorf("end of the retained messages: %w", err)
 	}

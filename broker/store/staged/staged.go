@@ -433,49 +433,6 @@ func (s *Store) purging(stream, subject string, bound uint64, done func(error)) 
 	})
 }
 
-// ask sends a request and waits for its answer, at most the store's time-out.
-func (s *Store) ask(subject string, body []byte) ([]byte, error) {
-	type answer struct {
-		data []byte
-		err  error
-	}
-	ch := make(chan answer, 1)
-	s.calls.send(&nats.Msg{Subject: subject, Data: body}, func(data []byte, err error) { ch <- answer{data, err} })
-	a := <-ch
-	return a.data, a.err
-}
-
-// askAgain is ask for a question that does no harm when it is asked twice: one that is lost with a stream's leader is
-// asked again, until the store's time-out.
-func (s *Store) askAgain(subject string, body []byte) ([]byte, error) {
-	type answer struct {
-		data []byte
-		err  error
-	}
-	ch := make(chan answer, 16)
-	end := time.Now().Add(s.cfg.Timeout)
-	for {
-		s.calls.send(&nats.Msg{Subject: subject, Data: body}, func(data []byte, err error) {
-			select {
-			case ch <- answer{data, err}:
-			default: // enough of them
-			}
-		})
-		select {
-		case a := <-ch:
-			if a.err == nil || errors.Is(a.err, store.ErrClosed) || time.Now().After(end) {
-				return a.data, a.err
-			}
-			time.Sleep(retryAfter / 10) // nobody leads the stream
-		case <-time.After(retryAfter):
-			if time.Now().After(end) {
-				a := <-ch // the oldest question is overdue
-				return a.data, a.err
-			}
-		}
-	}
-}
-
 // Durability names what a nil error from done promises.
 func (s *Store) Durability() string {
 	if s.cfg.Sync {
