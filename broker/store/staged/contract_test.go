@@ -130,6 +130,36 @@ func awaitStaged(t *testing.T, s *Store, client string, want int) {
 	}
 }
 
+// What JetStream sends again, because nobody settled it in time, is not handed over again.
+func TestRedeliveryIsRecognised(t *testing.T) {
+	m := single(t)
+	s := m.open(t)
+	e := storetest.NewEnv(t, s)
+	in := e.Subscribe(e.Root+"/x", 2, true)
+	in.Keep = true
+	e.Publish(e.Msg(1, "A"))
+	in.Want("not settled", "A")
+	ctx := starting(t)
+	name := "c" + hash(e.Client, e.Root+"/x")
+	consumer, err := s.js.PushConsumer(ctx, msgsStream, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := consumer.CachedInfo().Config
+	cfg.AckWait = 100 * time.Millisecond
+	if _, err := s.js.UpdatePushConsumer(ctx, msgsStream, cfg); err != nil {
+		t.Fatal(err)
+	}
+	for again := 0; again == 0; time.Sleep(10 * time.Millisecond) {
+		if consumer, err = s.js.PushConsumer(ctx, msgsStream, name); err != nil {
+			t.Fatal(err)
+		}
+		again = consumer.CachedInfo().NumRedelivered
+	}
+	in.Quiet("not again", e.Root+"/x")
+	in.Close()
+}
+
 // Released copies go, in time and at an orderly end, whatever is withheld before them.
 func TestDiscards(t *testing.T) {
 	m := single(t)

@@ -92,6 +92,20 @@ func feeding() []check {
 			in.Quiet("once", e.Root+"/x")
 			e.forget(e.Client, in)
 		}},
+		{"a new subscription gets nothing from before it", func(e *Env) {
+			// Somebody who is away keeps the old messages in the store, where there is one.
+			away := e.SubscribeAs(e.Client+"-away", e.Root+"/#", 2, true)
+			away.Close()
+			e.Publish(e.Msg(1, "old"))
+			m := e.Msg(2, "old too")
+			e.Release(1, e.Hold(1, m), m)
+			for qos := range byte(3) {
+				in := e.Subscribe(e.Root+"/x", qos, qos == 2)
+				in.Quiet("nothing old", e.Root+"/x")
+				e.forget(e.Client, in)
+			}
+			e.forget(e.Client+"-away", away)
+		}},
 		{"a feed that is not durable keeps nothing", func(e *Env) {
 			in := e.Subscribe(e.Root+"/x", 2, false)
 			in.Keep = true
