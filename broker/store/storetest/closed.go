@@ -104,7 +104,7 @@ func closing() []check {
 func concurrency() []check {
 	return []check{
 		{"many clients at once are each served in their order, once", func(e *Env) {
-			const clients, each = 12, 60
+			const clients, each = 8, 40
 			in := e.Subscribe(e.Root+"/#", 2, true)
 			var wg sync.WaitGroup
 			for c := range clients {
@@ -182,10 +182,10 @@ func concurrency() []check {
 				})
 			}
 			in := e.Subscribe(e.Root+"/x", 2, true)
-			for _, payload := range numbers(1, 60) {
+			for _, payload := range numbers(1, 40) {
 				e.Publish(e.Msg(1, payload))
 			}
-			in.Want("a feed that stays misses nothing", numbers(1, 60)...)
+			in.Want("a feed that stays misses nothing", numbers(1, 40)...)
 			close(stop)
 			wg.Wait()
 			in.Quiet("once each", e.Root+"/x")

@@ -175,7 +175,7 @@ func feeding() []check {
 			gate := make(chan struct{})
 			var got []string
 			done := make(chan struct{})
-			const n = 400
+			const n = 150
 			var handed atomic.Int64
 			feed, err := e.S.Subscribe(e.context(), e.Client, store.Subscription{Filter: e.Root + "/x", QoS: 2}, true, func(d store.Delivery) {
 				handed.Add(1)

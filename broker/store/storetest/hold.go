@@ -180,7 +180,7 @@ func holding() []check {
 		{"an identifier may be used again while the old copy's discard is pending", func(e *Env) {
 			in := e.Subscribe(e.Root+"/x", 2, false)
 			var want []string
-			for i := range 300 {
+			for i := range 120 {
 				payload := fmt.Sprint(i)
 				m := e.Msg(2, payload)
 				ref := e.Hold(7, m)
