@@ -44,7 +44,7 @@ type Labelled struct {
 type StoreOp struct {
 	Kind       string
 	OK, Failed int64
-	Seconds    Latency // of both
+	Seconds    Latency // of both, of a sample
 }
 
 // latencyBuckets is how many buckets a [Latency] has: bounds from 2^14 ns (16 µs) to 2^34 ns (17 s), and one above.
@@ -109,7 +109,7 @@ func newDescriptions() descriptions {
 		messages:      d("messages_total", "PUBLISH packets by QoS, retransmissions included.", "direction", "qos"),
 		dropped:       d("messages_dropped_total", "Messages dropped for one subscription, by why.", "reason"),
 		storeOps:      d("store_operations_total", "Store operations of connections that have ended.", "operation", "outcome"),
-		storeSeconds:  d("store_operation_seconds", "How long store operations took, from the start to the outcome.", "operation"),
+		storeSeconds:  d("store_operation_seconds", "How long store operations took, from the start to the outcome; of pipelined ones a sample.", "operation"),
 	}
 }
 
