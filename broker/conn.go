@@ -44,8 +44,9 @@ type conn struct {
 	recv     *session.Receiver
 	out      []byte // what the writer takes next
 	ops      int    // store operations under way
+	timing   bool   // one of them is timed
 	stopped  bool   // no operation is started any more
-	settling bool   // nothing is read any more; the writer closes once everything is answered
+	settling bool   // nothing is read any more; the writer says when everything is answered
 
 	doneMu sync.Mutex
 	done   []outcome // finished operations that the writer has not taken
@@ -57,8 +58,9 @@ type conn struct {
 	closed    chan struct{}
 	causeErr  error // why; set before closed is closed
 
-	leaving atomic.Bool   // the broker drains: read nothing more
-	ended   chan struct{} // closed when serve has returned
+	leaving  atomic.Bool   // the broker drains: read nothing more
+	answered chan struct{} // closed when everything is answered after that
+	ended    chan struct{} // closed when serve has returned
 }
 
 // outcome is a finished store operation.
@@ -73,7 +75,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	return &conn{
 		srv: s, nc: nc, rd: packet.NewReader(nc, 32<<10, s.cfg.MaxPacket), pipeline: s.cfg.Pipeline,
 		wakeup: make(chan struct{}, 1), finished: make(chan struct{}), closed: make(chan struct{}),
-		ended: make(chan struct{}),
+		answered: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
 
@@ -386,9 +388,9 @@ func (c *conn) start(op session.Op) {
 		return
 	}
 	c.ops++
-	started := c.srv.metrics.clock()
+	started := c.startTiming()
 	done := func(ref store.Ref, err error) {
-		c.srv.metrics.storeDone(op.Kind, started, err)
+		c.srv.metrics.timed(op.Kind, started)
 		c.finish(outcome{op: op, ref: ref, err: err})
 	}
 	switch op.Kind {
@@ -400,7 +402,7 @@ func (c *conn) start(op session.Op) {
 		c.srv.store.Release(c.client.id, op.ID, op.Ref, op.Msg, done)
 	case session.OpFetch:
 		c.srv.store.Fetch(op.Ref, func(m *store.Message, err error) {
-			c.srv.metrics.storeDone(op.Kind, started, err)
+			c.srv.metrics.timed(op.Kind, started)
 			c.finish(outcome{op: op, msg: m, err: err})
 		})
 	}
@@ -435,6 +437,8 @@ func (c *conn) write() {
 
 		cl.mu.Lock()
 		var failed error
+		c.timing = c.timing && len(batch) == 0
+		c.srv.metrics.count(batch)
 		for i := range batch {
 			c.ops--
 			if failed == nil && !c.stopped {
@@ -453,6 +457,7 @@ func (c *conn) write() {
 			c.out = c.pipe.Append(c.out)
 		}
 		settled := c.settled()
+		c.settling = c.settling && !settled // answered is closed once
 		buf, c.out = c.out, buf[:0]
 		cl.wake.Broadcast()
 		cl.mu.Unlock()
@@ -477,7 +482,7 @@ func (c *conn) write() {
 			c.srv.metrics.out.fold(&count)
 		}
 		if settled {
-			c.close(errShutdown)
+			close(c.answered)
 		}
 		if cap(buf) > 4*maxOutput {
 			buf = nil

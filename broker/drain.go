@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"inflight/broker/ops"
@@ -13,6 +14,9 @@ var (
 	errStarting = errors.New("starting: the store is not open yet")
 	errDraining = errors.New("draining: the broker is shutting down")
 )
+
+// lingerTime is how long a drained connection waits for its client to close.
+const lingerTime = 250 * time.Millisecond
 
 // Drain lets go of the clients in good order: it stops accepting, reads nothing more, and closes each connection once the
 // operations of what was read have ended and their responses are written. It returns when no connection is left, or when
@@ -55,13 +59,25 @@ func (c *conn) leave() {
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 }
 
-// settle waits, after the reader has stopped, until what it started is answered: the writer closes the connection then.
+// settle waits, after the reader has stopped, until what it started is answered and written. Then it lets the client
+// close first, for a moment: closing with input unread resets the connection, and a reset may destroy responses that are
+// still on their way.
 func (c *conn) settle() {
 	c.client.mu.Lock()
 	c.settling = true
 	c.client.mu.Unlock()
 	c.signal()
-	<-c.closed
+	select {
+	case <-c.closed:
+		return
+	case <-c.answered:
+	}
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.Copy(io.Discard, c.nc)
 }
 
 // settled reports whether nothing is left to answer on a connection that is not read any more. client.mu is held.

@@ -122,7 +122,7 @@ func (t *trafficTotal) packet(header byte, size int) {
 // between the cores for each of them. Gauges are not kept at all; a scrape reads them from the sessions.
 type metrics struct {
 	epoch    time.Time
-	timed    bool // take the time of store operations; only when somebody may look
+	clocked  bool // take the time of store operations; only when somebody may look
 	in, out  trafficTotal
 	accepted atomic.Int64
 	dropped  [dropReasons]atomic.Int64
@@ -139,26 +139,54 @@ type opTotal struct {
 
 // clock is the time since the broker started, or 0 while nobody wants to know.
 func (m *metrics) clock() time.Duration {
-	if !m.timed {
+	if !m.clocked {
 		return 0
 	}
 	return time.Since(m.epoch)
 }
 
-// storeDone counts the outcome of an operation. It is called by the store, from any goroutine.
-func (m *metrics) storeDone(kind session.OpKind, started time.Duration, err error) {
-	if !m.timed {
+// count counts finished operations by outcome.
+func (m *metrics) count(batch []outcome) {
+	if len(batch) == 0 {
 		return
 	}
-	op := &m.ops[kind]
-	if err != nil {
-		op.failed.Add(1)
-	} else {
-		op.ok.Add(1)
+	var ok, failed [opKinds]int64
+	for i := range batch {
+		if batch[i].err != nil {
+			failed[batch[i].op.Kind]++
+		} else {
+			ok[batch[i].op.Kind]++
+		}
+	}
+	for kind := range opKinds {
+		if ok[kind] > 0 {
+			m.ops[kind].ok.Add(ok[kind])
+		}
+		if failed[kind] > 0 {
+			m.ops[kind].failed.Add(failed[kind])
+		}
+	}
+}
+
+// startTiming returns the start of an operation that is to be timed, or 0. Of each batch that the writer takes one
+// operation is timed: all of a connection that waits for each, and a sample of one that is pipelined, where reading the
+// clock twice for each operation would show. client.mu is held.
+func (c *conn) startTiming() time.Duration {
+	if c.timing {
+		return 0
+	}
+	c.timing = true
+	return c.srv.metrics.clock()
+}
+
+// timed takes the time of an operation that has ended. It is called by the store, from any goroutine.
+func (m *metrics) timed(kind session.OpKind, started time.Duration) {
+	if started == 0 {
+		return
 	}
 	took := m.clock() - started
-	op.buckets[ops.Bucket(took)].Add(1)
-	op.sum.Add(int64(took))
+	m.ops[kind].buckets[ops.Bucket(took)].Add(1)
+	m.ops[kind].sum.Add(int64(took))
 }
 
 func (m *metrics) drop(why dropReason) { m.dropped[why].Add(1) }

@@ -62,7 +62,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Log, conns: make(map[*conn]struct{}), clients: make(map[string]*client),
 		locks: make(map[string]*idLock), stop: make(chan struct{}),
-		metrics: metrics{epoch: time.Now(), timed: cfg.OpsListen != ""},
+		metrics: metrics{epoch: time.Now(), clocked: cfg.OpsListen != ""},
 	}
 	// The files and the ports first: a taken one must not cost the start of a node.
 	if err := s.openAccess(); err != nil {
