@@ -36,6 +36,7 @@ func (s *Server) Drain(ctx context.Context) {
 		open = append(open, c)
 	}
 	s.mu.Unlock()
+	s.log.Info("draining", "connections", len(open))
 	s.ln.Close()
 	for _, c := range open {
 		c.leave()
@@ -117,7 +118,11 @@ func (s *Server) startOps() error {
 		Listen: s.cfg.OpsListen, Snapshot: s.snapshot, Pprof: s.cfg.Pprof, Log: s.log,
 		Ready: func(context.Context) error { return s.Ready() },
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	s.log.Info("operations listener", "url", "http://"+s.ops.Addr().String())
+	return nil
 }
 
 func (s *Server) stopOps() {
