@@ -424,6 +424,7 @@ func (c *conn) write() {
 	var next []session.Op
 	var buf []byte
 	var count traffic
+	answered := false // the broker drains, and nothing is written any more
 	closed := c.closed
 	for {
 		select {
@@ -472,7 +473,7 @@ func (c *conn) write() {
 			closed = nil
 			continue
 		}
-		if len(buf) > 0 {
+		if len(buf) > 0 && !answered {
 			_ = c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.WriteTimeout))
 			if _, err := c.nc.Write(buf); err != nil {
 				c.close(fmt.Errorf("write: %w", err))
@@ -482,6 +483,7 @@ func (c *conn) write() {
 			c.srv.metrics.out.fold(&count)
 		}
 		if settled {
+			answered = true
 			close(c.answered)
 		}
 		if cap(buf) > 4*maxOutput {

@@ -6,10 +6,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"inflight/broker/packet"
+	"inflight/broker/store"
 )
 
 // acks reads until the broker closes and counts responses by type. The order is checked elsewhere.
@@ -170,6 +172,37 @@ func TestDrain(t *testing.T) {
 		await(t, "the subscriber's output is stuck", func() bool { return s.metrics.dropped[dropSlow].Load() > 0 })
 		s.Drain(t.Context())
 		s.Shutdown()
+	})
+	t.Run("what is delivered meanwhile is no reason for a will", func(t *testing.T) {
+		s := open(t, StoreMemory)
+		w := dial(t, s)
+		w.send(packet.AppendConnect(nil, &packet.Connect{ClientID: "w", CleanSession: true, Will: &packet.Will{Topic: "gone"}}))
+		w.want("CONNACK present=false code=0")
+		w.subscribe("a", 0)
+		var wills atomic.Int64
+		feed, err := s.store.Subscribe(t.Context(), "witness", store.Subscription{Filter: "gone"}, false, func(store.Delivery) { wills.Add(1) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer feed.Close()
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for m := (&store.Message{Topic: "a", Payload: make([]byte, 100)}); ; {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = s.store.Transient(m)
+				}
+			}
+		}()
+		s.Drain(t.Context())
+		close(stop)
+		<-stopped
+		if n := s.metrics.ended[endShutdown].Load(); n != 1 || wills.Load() != 0 {
+			t.Errorf("%d connections ended by the shutdown, want 1; %d wills, want none", n, wills.Load())
+		}
 	})
 	t.Run("serve ends with its context, drained", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
