@@ -18,6 +18,7 @@
 // client that is not let in or whose will it may not publish. A PUBLISH that is not allowed closes the connection, a
 // subscription that is not allowed gets 0x80. A session is resumed only by a client that may have all its subscriptions;
 // anybody else starts a new one. A reload closes the connections that would not be let in any more.
+//
 // # Operations
 //
 // With OpsListen set, package ops serves metrics, health and profiles. Reader and writer count packets in plain fields and
