@@ -16,7 +16,7 @@ var (
 )
 
 // lingerTime is how long a drained connection waits for its client to close.
-const lingerTime = 250 * time.Millisecond
+const lingerTime = 500 * time.Millisecond
 
 // Drain lets go of the clients in good order: it stops accepting, reads nothing more, and closes each connection once the
 // operations of what was read have ended and their responses are written. It returns when no connection is left, or when
