@@ -59,6 +59,7 @@ type conn struct {
 	causeErr  error // why; set before closed is closed
 
 	leaving  atomic.Bool   // the broker drains: read nothing more
+	left     chan struct{} // closed when the reader was told
 	answered chan struct{} // closed when everything is answered after that
 	ended    chan struct{} // closed when serve has returned
 }
@@ -75,7 +76,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	return &conn{
 		srv: s, nc: nc, rd: packet.NewReader(nc, 32<<10, s.cfg.MaxPacket), pipeline: s.cfg.Pipeline,
 		wakeup: make(chan struct{}, 1), finished: make(chan struct{}), closed: make(chan struct{}),
-		answered: make(chan struct{}), ended: make(chan struct{}),
+		left: make(chan struct{}), answered: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
 

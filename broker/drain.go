@@ -16,7 +16,7 @@ var (
 )
 
 // lingerTime is how long a drained connection waits for its client to close.
-const lingerTime = 500 * time.Millisecond
+const lingerTime = time.Second
 
 // Drain lets go of the clients in good order: it stops accepting, reads nothing more, and closes each connection once the
 // operations of what was read have ended and their responses are written. It returns when no connection is left, or when
@@ -58,6 +58,7 @@ func (s *Server) Drain(ctx context.Context) {
 func (c *conn) leave() {
 	c.leaving.Store(true)
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+	close(c.left)
 }
 
 // settle waits, after the reader has stopped, until what it started is answered and written. Then it lets the client
@@ -73,6 +74,7 @@ func (c *conn) settle() {
 		return
 	case <-c.answered:
 	}
+	<-c.left // its deadline must not end the wait that follows
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
