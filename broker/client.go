@@ -72,6 +72,11 @@ func (cl *client) deliver(sub *subscription, d store.Delivery) {
 			return
 		}
 		if (d.Message.QoS == 0 && !d.Retain) || (d.QoS == 0 && c == nil) {
+			why := dropSlow
+			if c == nil {
+				why = dropAway
+			}
+			cl.srv.metrics.drop(why)
 			return
 		}
 		cl.wake.Wait()
@@ -372,6 +377,11 @@ func (cl *client) grant(ctx context.Context, subs []packet.Subscription, may fun
 			return nil, err
 		}
 		if !may(s.Filter) {
+			codes[i] = packet.SubackFailure
+			continue
+		}
+		if cl.atSubscriptionLimit(s.Filter) {
+			cl.srv.log.Warn("subscribe", "client", cl.id, "filter", s.Filter, "error", "the session has as many subscriptions as it may")
 			codes[i] = packet.SubackFailure
 			continue
 		}

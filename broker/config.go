@@ -40,6 +40,15 @@ type Config struct {
 	StoreTimeout   time.Duration // of one store operation; default 10 s
 	WriteTimeout   time.Duration // of one write to a client that does not read; default 30 s
 
+	MaxSubscriptions int // of one session; default 1,000
+	QueueBytes       int // that wait for one session in the memory store; default 1 GiB
+
+	OpsListen    string        // operations listener, host:port; "": none
+	Pprof        bool          // serve Go's profiles there
+	SysInterval  time.Duration // between two rounds of $SYS messages; 0: none
+	DrainTimeout time.Duration // for what is under way when the broker is asked to stop; default 10 s
+	Version      string        // that metrics and $SYS name; default unknown
+
 	Access // who may connect, and where
 
 	Log *slog.Logger
@@ -75,6 +84,12 @@ func (c Config) withDefaults() Config {
 	defTime(&c.ConnectTimeout, 10*time.Second)
 	defTime(&c.StoreTimeout, 10*time.Second)
 	defTime(&c.WriteTimeout, 30*time.Second)
+	defTime(&c.DrainTimeout, 10*time.Second)
+	def(&c.MaxSubscriptions, 1000)
+	def(&c.QueueBytes, 1<<30)
+	if c.Version == "" {
+		c.Version = "unknown"
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -105,6 +120,7 @@ func (c *Config) validate() error {
 	positive("the outbound window", int64(c.Outbound))
 	positive("the packet limit", int64(c.MaxPacket))
 	positive("the number of replicas", int64(c.Replicas))
+	c.validateLimits(bad)
 	switch c.Store {
 	case StoreMemory:
 		if c.Cluster != "" || c.Replicas > 1 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -39,11 +40,13 @@ type conn struct {
 	permit   // who the client is and what it may do
 
 	// Under client.mu.
-	pipe    session.Pipeline
-	recv    *session.Receiver
-	out     []byte // what the writer takes next
-	ops     int    // store operations under way
-	stopped bool   // no operation is started any more
+	pipe     session.Pipeline
+	recv     *session.Receiver
+	out      []byte // what the writer takes next
+	ops      int    // store operations under way
+	timing   bool   // one of them is timed
+	stopped  bool   // no operation is started any more
+	settling bool   // nothing is read any more; the writer says when everything is answered
 
 	doneMu sync.Mutex
 	done   []outcome // finished operations that the writer has not taken
@@ -54,6 +57,11 @@ type conn struct {
 	closeOnce sync.Once
 	closed    chan struct{}
 	causeErr  error // why; set before closed is closed
+
+	leaving  atomic.Bool   // the broker drains: read nothing more
+	left     chan struct{} // closed when the reader was told
+	answered chan struct{} // closed when everything is answered after that
+	ended    chan struct{} // closed when serve has returned
 }
 
 // outcome is a finished store operation.
@@ -68,6 +76,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	return &conn{
 		srv: s, nc: nc, rd: packet.NewReader(nc, 32<<10, s.cfg.MaxPacket), pipeline: s.cfg.Pipeline,
 		wakeup: make(chan struct{}, 1), finished: make(chan struct{}), closed: make(chan struct{}),
+		left: make(chan struct{}), answered: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
 
@@ -104,7 +113,11 @@ func (c *conn) serve() {
 		defer close(written)
 		c.write()
 	}()
-	c.close(c.read(keepAlive))
+	why := c.read(keepAlive)
+	if why == errShutdown {
+		c.settle()
+	}
+	c.close(why)
 	c.client.mu.Lock()
 	c.client.wake.Broadcast()
 	c.client.mu.Unlock()
@@ -125,10 +138,14 @@ func (c *conn) serve() {
 // handshake reads the CONNECT and attaches the connection to its session [MQTT-3.1.0-1].
 func (c *conn) handshake() (keepAlive time.Duration, err error) {
 	_ = c.nc.SetReadDeadline(time.Now().Add(c.srv.cfg.ConnectTimeout))
+	if c.leaving.Load() { // see leave
+		return 0, errShutdown
+	}
 	f, err := c.rd.Next()
 	if err != nil {
 		return 0, fmt.Errorf("read CONNECT: %w", err)
 	}
+	c.srv.metrics.in.packet(f.Header, wireSize(f))
 	if f.Type() != packet.CONNECT {
 		return 0, fmt.Errorf("first packet is %v [MQTT-3.1.0-1]", f.Type())
 	}
@@ -162,7 +179,10 @@ func (c *conn) handshake() (keepAlive time.Duration, err error) {
 // refuse answers a CONNECT with a return code; the caller closes the connection.
 func (c *conn) refuse(code byte, why error) error {
 	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = c.nc.Write(packet.AppendConnack(nil, false, code))
+	b := packet.AppendConnack(nil, false, code)
+	if _, err := c.nc.Write(b); err == nil {
+		c.srv.metrics.out.packet(b[0], len(b))
+	}
 	return fmt.Errorf("refused with return code %d: %w", code, why)
 }
 
@@ -190,7 +210,13 @@ func (c *conn) signal() {
 
 // read handles packets until the connection ends, and returns why it ended.
 func (c *conn) read(keepAlive time.Duration) error {
+	var count traffic
+	total := &c.srv.metrics.in
+	defer func() { total.fold(&count) }()
 	for {
+		if c.leaving.Load() {
+			return errShutdown
+		}
 		f, ok, err := c.rd.Buffered()
 		if err != nil {
 			return err
@@ -201,11 +227,19 @@ func (c *conn) read(keepAlive time.Duration) error {
 			} else {
 				_ = c.nc.SetReadDeadline(time.Time{})
 			}
+			total.fold(&count)
+			if c.leaving.Load() { // see leave
+				return errShutdown
+			}
 			if err := c.rd.Fill(); err != nil {
+				if c.leaving.Load() {
+					return errShutdown
+				}
 				return err
 			}
 			continue
 		}
+		count.add(f.Header, wireSize(f))
 		if err := c.handle(f); err != nil {
 			return err
 		}
@@ -355,7 +389,11 @@ func (c *conn) start(op session.Op) {
 		return
 	}
 	c.ops++
-	done := func(ref store.Ref, err error) { c.finish(outcome{op: op, ref: ref, err: err}) }
+	started := c.startTiming()
+	done := func(ref store.Ref, err error) {
+		c.srv.metrics.timed(op.Kind, started)
+		c.finish(outcome{op: op, ref: ref, err: err})
+	}
 	switch op.Kind {
 	case session.OpPublish:
 		c.srv.store.Publish(op.Msg, done)
@@ -364,7 +402,10 @@ func (c *conn) start(op session.Op) {
 	case session.OpRelease:
 		c.srv.store.Release(c.client.id, op.ID, op.Ref, op.Msg, done)
 	case session.OpFetch:
-		c.srv.store.Fetch(op.Ref, func(m *store.Message, err error) { c.finish(outcome{op: op, msg: m, err: err}) })
+		c.srv.store.Fetch(op.Ref, func(m *store.Message, err error) {
+			c.srv.metrics.timed(op.Kind, started)
+			c.finish(outcome{op: op, msg: m, err: err})
+		})
 	}
 }
 
@@ -383,6 +424,8 @@ func (c *conn) write() {
 	var batch []outcome
 	var next []session.Op
 	var buf []byte
+	var count traffic
+	answered := false // the broker drains, and nothing is written any more
 	closed := c.closed
 	for {
 		select {
@@ -396,6 +439,8 @@ func (c *conn) write() {
 
 		cl.mu.Lock()
 		var failed error
+		c.timing = c.timing && len(batch) == 0
+		c.srv.metrics.count(batch)
 		for i := range batch {
 			c.ops--
 			if failed == nil && !c.stopped {
@@ -413,6 +458,8 @@ func (c *conn) write() {
 		if !c.stopped {
 			c.out = c.pipe.Append(c.out)
 		}
+		settled := c.settled()
+		c.settling = c.settling && !settled // answered is closed once
 		buf, c.out = c.out, buf[:0]
 		cl.wake.Broadcast()
 		cl.mu.Unlock()
@@ -427,12 +474,18 @@ func (c *conn) write() {
 			closed = nil
 			continue
 		}
-		if len(buf) > 0 {
+		if len(buf) > 0 && !answered {
 			_ = c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.WriteTimeout))
 			if _, err := c.nc.Write(buf); err != nil {
 				c.close(fmt.Errorf("write: %w", err))
 				c.signal()
 			}
+			count.addAll(buf)
+			c.srv.metrics.out.fold(&count)
+		}
+		if settled {
+			answered = true
+			close(c.answered)
 		}
 		if cap(buf) > 4*maxOutput {
 			buf = nil

@@ -19,6 +19,13 @@
 // subscription that is not allowed gets 0x80. A session is resumed only by a client that may have all its subscriptions;
 // anybody else starts a new one. A reload closes the connections that would not be let in any more.
 //
+// # Operations
+//
+// With OpsListen set, package ops serves metrics, health and profiles. Reader and writer count packets in plain fields and
+// fold them into the totals once a batch; gauges are read from the sessions at the scrape. The $SYS topics are told by
+// each node to its own sessions. Serve ends with Drain, which answers what was read, and Shutdown, which closes what is
+// left. A drained connection publishes no will.
+//
 // # Locks
 //
 // client.mu guards a session: its pipeline, receiver, sender and output. conn.doneMu guards the finished operations and

@@ -7,12 +7,14 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"inflight/broker/auth"
 	"inflight/broker/listen"
 	"inflight/broker/node"
+	"inflight/broker/ops"
 	"inflight/broker/store"
 	"inflight/broker/store/memory"
 	"inflight/broker/store/staged"
@@ -30,13 +32,19 @@ type Server struct {
 	checker *auth.Checker
 	policy  atomic.Pointer[auth.Policy] // Reload replaces it
 
-	mu      sync.Mutex
-	closing bool
-	conns   map[*conn]struct{}
-	clients map[string]*client // by Client Identifier: sessions that this node serves
-	locks   map[string]*idLock
+	mu       sync.Mutex
+	closing  bool
+	opened   bool // the store is open and connections are accepted
+	draining bool // Drain was called
+	conns    map[*conn]struct{}
+	clients  map[string]*client // by Client Identifier: sessions that this node serves
+	locks    map[string]*idLock
 
 	wg sync.WaitGroup // connections and the accept loops
+
+	metrics metrics
+	ops     *ops.Server   // nil without an operations listener
+	stop    chan struct{} // closed by Shutdown
 }
 
 type idLock struct {
@@ -53,24 +61,38 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, conns: make(map[*conn]struct{}), clients: make(map[string]*client),
-		locks: make(map[string]*idLock),
+		locks: make(map[string]*idLock), stop: make(chan struct{}),
+		metrics: metrics{epoch: time.Now(), clocked: cfg.OpsListen != ""},
 	}
 	// The files and the ports first: a taken one must not cost the start of a node.
 	if err := s.openAccess(); err != nil {
 		return nil, err
 	}
-	if err := s.openStore(ctx); err != nil {
+	err := s.startOps() // before the store: that is what one waits for
+	if err == nil {
+		err = s.openStore(ctx)
+	}
+	if err != nil {
 		s.ln.Close()
 		s.closeStore()
+		s.stopOps()
 		return nil, err
 	}
+	s.mu.Lock()
+	s.opened = true
+	s.mu.Unlock()
 	s.wg.Go(func() { s.ln.Serve(s.serve) })
+	if s.cfg.SysInterval > 0 {
+		s.wg.Go(func() { s.sysLoop(s.stop) })
+	}
 	return s, nil
 }
 
 func (s *Server) openStore(ctx context.Context) error {
 	if s.cfg.Store == StoreMemory {
-		s.store = memory.Open(s.log)
+		st := memory.Open(s.log)
+		st.Limit(memory.Limits{Bytes: s.cfg.QueueBytes, Dropped: s.metrics.dropQueued})
+		s.store = st
 		return nil
 	}
 	var err error
@@ -119,16 +141,19 @@ func (s *Server) serve(nc net.Conn, hint listen.Hint) {
 	c := newConn(s, nc)
 	c.hint = hint
 	s.mu.Lock()
-	if s.closing {
+	if s.closing || s.draining {
 		s.mu.Unlock()
 		return
 	}
+	s.metrics.accepted.Add(1)
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
 	c.serve()
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
+	s.metrics.end(c.cause(), c.client != nil)
+	close(c.ended)
 }
 
 // Shutdown stops accepting, closes every connection, waits for the store operations that are under way, and stops the
@@ -145,6 +170,7 @@ func (s *Server) Shutdown() {
 		open = append(open, c)
 	}
 	s.mu.Unlock()
+	close(s.stop)
 	s.ln.Close()
 	for _, c := range open {
 		c.close(errShutdown)
@@ -159,9 +185,10 @@ func (s *Server) Shutdown() {
 		cl.abandon()
 	}
 	s.closeStore()
+	s.stopOps()
 }
 
-// Serve runs a broker until ctx ends.
+// Serve runs a broker until ctx ends; then it drains and shuts down.
 func Serve(ctx context.Context, cfg Config) error {
 	s, err := Open(ctx, cfg)
 	if err != nil {
@@ -172,6 +199,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	for {
 		select {
 		case <-ctx.Done():
+			s.Drain(context.WithoutCancel(ctx))
 			s.Shutdown()
 			return nil
 		case <-cfg.Reload:

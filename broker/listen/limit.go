@@ -82,3 +82,11 @@ func (c *counted) Close() error {
 	})
 	return c.Conn.Close()
 }
+
+// CloseWrite ends what is sent; what the client still sends can be read.
+func (c *counted) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

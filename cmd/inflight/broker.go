@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,12 +38,13 @@ func (v *switchValue) Type() string { return "on|off" }
 func newBrokerCommand() *cobra.Command {
 	cfg := broker.Config{}
 	pipeline := switchValue(true)
-	verbose := false
+	options := brokerOptions{}
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Serve the reference broker",
 		Long: `Broker serves the reference broker: MQTT 3.1.1 with a pipelined QoS 1 and QoS 2 path, on an embedded
-JetStream node, alone or as a member of a cluster. It logs to stderr and stops on SIGINT or SIGTERM.
+JetStream node, alone or as a member of a cluster. It logs to stderr. On SIGINT or SIGTERM it stops
+accepting, answers what it has read, and exits; a second signal ends it at once.
 
 Clients that prove no name are let in while every listener is on a loopback interface and there is no password file, or
 with --allow-anonymous. SIGHUP makes it read the certificates, the passwords and the ACL again.
@@ -55,9 +55,12 @@ An ACL file has one rule a line; the first that decides wins, and what none deci
   client wall-*  allow  subscribe  data/+/summary
   anonymous      allow  subscribe  public/#
   everyone       deny   both       secret/#
-%u is the user's name, %c the Client Identifier. Lines that start with # are comments.`,
+%u is the user's name, %c the Client Identifier. Lines that start with # are comments.
+
+Every flag can be set in a file (--config), under its name. --print-config shows what is in effect, as such a file.`,
 		Example: `  inflight broker --store-dir ./data
   inflight broker --store memory --listen 127.0.0.1:1884
+  inflight broker --config broker.yaml --ops-listen 127.0.0.1:9180
   inflight broker --store-dir ./data --listener mqtts://0.0.0.0:8883 --listener wss://0.0.0.0:8884/mqtt \
       --cert cert.pem --key key.pem --password-file users --acl-file acl
   inflight broker --node n1 --store-dir ./n1 --listen 127.0.0.1:1883 --cluster c --cluster-listen 127.0.0.1:6001 \
@@ -65,19 +68,17 @@ An ACL file has one rule a line; the first that decides wins, and what none deci
 		Args:    arguments(0, 0, "no argument"),
 		Version: toolVersion(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			level := slog.LevelInfo
-			if verbose {
-				level = slog.LevelDebug
+			done, err := options.resolve(cmd.Flags(), &cfg, cmd.OutOrStdout(), cmd.ErrOrStderr(), func() error {
+				if len(cfg.Listeners) > 0 && !cmd.Flags().Changed("listen") {
+					cfg.Listen = ""
+				}
+				return broker.Check(cfg)
+			})
+			if done || err != nil {
+				return err
 			}
 			cfg.Pipeline = bool(pipeline)
 			cfg.Reload = hangups(cmd.Context())
-			if len(cfg.Listeners) > 0 && !cmd.Flags().Changed("listen") {
-				cfg.Listen = ""
-			}
-			cfg.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
-			if err := broker.Check(cfg); err != nil {
-				return usage(err)
-			}
 			return broker.Serve(cmd.Context(), cfg)
 		},
 	}
@@ -95,7 +96,7 @@ An ACL file has one rule a line; the first that decides wins, and what none deci
 	f.StringSliceVar(&cfg.Routes, "routes", nil, "`URLS` nats://HOST:PORT of every member, this one included")
 	f.IntVar(&cfg.Replicas, "replicas", 1, "copies of each stream")
 	f.BoolVar(&cfg.Lead, "lead", false, "ask for the leadership of the streams")
-	f.BoolVar(&verbose, "verbose", false, "log connections and the embedded node's notices")
+	options.register(f, &cfg)
 	cmd.AddCommand(newPasswdCommand())
 	return cmd
 }

@@ -27,6 +27,8 @@ type Store struct {
 	changes  uint64              // of retained
 	tree     topic.Tree[*queue]
 	queues   map[string]*queue // by client and filter
+	limits   Limits
+	budgets  map[string]*budget // by Client Identifier: of the sessions that have queues
 }
 
 type heldMessage struct {
@@ -42,7 +44,7 @@ func Open(log *slog.Logger) *Store {
 	return &Store{
 		log: log, held: make(map[string]map[store.Ref]heldMessage), sessions: make(map[string]store.Session),
 		outbound: make(map[string][]byte), retained: make(map[string]retained),
-		queues: make(map[string]*queue),
+		queues: make(map[string]*queue), budgets: make(map[string]*budget),
 	}
 }
 
@@ -51,8 +53,9 @@ func key(client, filter string) string { return client + "\x00" + filter }
 // deliver queues m for every matching subscription. The lock is held.
 func (s *Store) deliver(m *store.Message) {
 	s.tree.Match(m.Topic, func(_ string, q *queue) {
-		if !q.push(m) {
-			s.log.Warn("queue is full, message dropped", "client", q.client, "filter", q.sub.Filter, "limit", MaxQueued)
+		if !q.push(m) && q.budget.drop(m.QoS) {
+			s.log.Warn("queue is full, messages are dropped", "client", q.client, "filter", q.sub.Filter,
+				"messages", MaxQueued, "bytes", s.limits.Bytes)
 		}
 	})
 }
@@ -236,7 +239,7 @@ func (s *Store) Subscribe(_ context.Context, client string, sub store.Subscripti
 	k := key(client, sub.Filter)
 	q := s.queues[k]
 	if q == nil {
-		q = newQueue(client)
+		q = newQueue(client, s.budget(client))
 		s.queues[k] = q
 		s.tree.Add(sub.Filter, client, q)
 	}
@@ -254,6 +257,12 @@ func (s *Store) Subscribe(_ context.Context, client string, sub store.Subscripti
 
 // remove forgets a queue. The lock is held.
 func (s *Store) remove(client, filter string) {
+	if q := s.queues[key(client, filter)]; q != nil {
+		q.discard()
+		if q.budget.queues--; q.budget.queues == 0 {
+			delete(s.budgets, client)
+		}
+	}
 	delete(s.queues, key(client, filter))
 	s.tree.Remove(filter, client)
 }

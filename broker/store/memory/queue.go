@@ -10,6 +10,7 @@ import (
 // opened again starts with the oldest unsettled one.
 type queue struct {
 	client string
+	budget *budget // shared by the queues of the session
 
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -18,6 +19,7 @@ type queue struct {
 	base    int // number of the first entry
 	next    int // number of the next entry to hand out
 	feed    *feed
+	gone    bool // removed: the budget has everything back
 }
 
 type entry struct {
@@ -25,8 +27,8 @@ type entry struct {
 	settled bool
 }
 
-func newQueue(client string) *queue {
-	q := &queue{client: client}
+func newQueue(client string, b *budget) *queue {
+	q := &queue{client: client, budget: b}
 	q.wake = sync.NewCond(&q.mu)
 	return q
 }
@@ -43,7 +45,7 @@ func (q *queue) push(m *store.Message) bool {
 		return true
 	}
 	defer q.mu.Unlock()
-	if len(q.entries) >= MaxQueued {
+	if len(q.entries) >= MaxQueued || !q.budget.take(m) {
 		return false
 	}
 	q.entries = append(q.entries, &entry{msg: m})
@@ -67,6 +69,9 @@ func (q *queue) at(seq uint64) *store.Message {
 func (q *queue) settle(e *entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if !e.settled && !q.gone {
+		q.budget.give(e.msg)
+	}
 	e.settled, e.msg = true, nil
 	n := 0
 	for n < len(q.entries) && q.entries[n].settled {
@@ -76,6 +81,21 @@ func (q *queue) settle(e *entry) {
 	q.entries = q.entries[n:]
 	q.base += n
 	q.next = max(q.next, q.base)
+}
+
+// discard gives the budget back what the queue still holds; the queue is not used any more.
+func (q *queue) discard() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.gone {
+		return
+	}
+	q.gone = true
+	for _, e := range q.entries {
+		if !e.settled {
+			q.budget.give(e.msg)
+		}
+	}
 }
 
 // transientQueue bounds the QoS 0 messages that wait for a feed; further ones are dropped.
@@ -105,6 +125,7 @@ func (f *feed) transient(d store.Delivery) {
 	select {
 	case f.quick <- d:
 	default:
+		f.q.budget.drop(0)
 	}
 }
 

@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"time"
+
+	"inflight/broker/ops"
+	"inflight/broker/packet"
+)
+
+// Defaults is the configuration of a broker that is told nothing, every default filled in.
+func Defaults() Config { return Config{Pipeline: true}.withDefaults() }
+
+// validateLimits checks the limits and what belongs to the operations listener.
+func (c *Config) validateLimits(bad func(format string, args ...any)) {
+	for _, l := range []struct {
+		what     string
+		value    int
+		min, max int
+	}{
+		{"the packet limit", c.MaxPacket, 128, packet.MaxRemaining},
+		{"the outbound window", c.Outbound, 1, 65_535}, // identifiers are 16 bits
+		{"the window", c.Window, 1, 1 << 20},
+		{"the number of copies in memory", c.Copies, 1, 1 << 20},
+		{"the size of the copies in memory", c.CopyBytes, 1, 1 << 40},
+		{"the limit of subscriptions", c.MaxSubscriptions, 1, 1 << 24},
+		{"the queue limit", c.QueueBytes, 1 << 10, 1 << 50},
+	} {
+		if l.value >= 0 && l.value < l.min || l.value > l.max {
+			bad("%s is %d, want %d to %d", l.what, l.value, l.min, l.max)
+		}
+	}
+	for _, d := range []struct {
+		what  string
+		value time.Duration
+	}{
+		{"the CONNECT time-out", c.ConnectTimeout},
+		{"the store time-out", c.StoreTimeout},
+		{"the write time-out", c.WriteTimeout},
+		{"the drain time-out", c.DrainTimeout},
+		{"the interval of $SYS messages", c.SysInterval},
+	} {
+		if d.value < 0 {
+			bad("%s is negative", d.what)
+		}
+	}
+	if c.OpsListen != "" {
+		if _, err := ops.Address(c.OpsListen); err != nil {
+			bad("%w", err)
+		}
+	} else if c.Pprof {
+		bad("profiles are served on the operations listener: give one with --ops-listen")
+	}
+}
+
+// durability is what the store will declare, known before it is open.
+func (c *Config) durability() string {
+	switch {
+	case c.Store == StoreMemory:
+		return "memory"
+	case c.Sync:
+		return "file+sync"
+	}
+	return "file"
+}
+
+// atSubscriptionLimit reports whether the session may not have one more filter. Changing one that it has is always
+// allowed.
+func (cl *client) atSubscriptionLimit(filter string) bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.subs[filter] == nil && len(cl.subs) >= cl.srv.cfg.MaxSubscriptions
+}
