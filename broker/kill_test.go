@@ -46,9 +46,7 @@ func (u *unreliable) run() (connections int) {
 	first := true
 	for u.next < u.total || len(u.busy) > 0 {
 		node := u.nodes[u.rng.IntN(len(u.nodes))]
-		p := dial(u.t, node)
-		p.send(packet.AppendConnect(nil, &packet.Connect{ClientID: u.id}))
-		p.want(fmt.Sprintf("CONNACK present=%v code=0", !first))
+		p := login(u.t, node, u.id, true, !first)
 		first = false
 		connections++
 		u.session(p, time.Now().Add(time.Duration(u.rng.IntN(60))*time.Millisecond))

@@ -41,15 +41,34 @@ func dial(t testing.TB, s *Server) *peer {
 // connect dials and connects; flags may hold "keep" for a session that is kept, "present" if it must exist.
 func connect(t testing.TB, s *Server, id string, flags ...string) *peer {
 	t.Helper()
-	p := dial(t, s)
 	keep, present := false, false
 	for _, f := range flags {
 		keep = keep || f == "keep"
 		present = present || f == "present"
 	}
-	p.send(packet.AppendConnect(nil, &packet.Connect{ClientID: id, CleanSession: !keep}))
-	p.want(fmt.Sprintf("CONNACK present=%v code=0", present))
-	return p
+	return login(t, s, id, keep, present)
+}
+
+// login connects as a client does: a broker that cannot reach its store for the moment (a cluster that has just lost a
+// node, a machine that is busy) refuses with return code 3, and the client tries again.
+func login(t testing.TB, s *Server, id string, keep, present bool) *peer {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		p := dial(t, s)
+		p.send(packet.AppendConnect(nil, &packet.Connect{ClientID: id, CleanSession: !keep}))
+		f, err := p.next()
+		if err != nil {
+			t.Fatalf("want a CONNACK, got %v", err)
+		}
+		got := describe(f)
+		if got == fmt.Sprintf("CONNACK present=%v code=0", present) {
+			return p
+		}
+		if got != "CONNACK present=false code=3" || time.Since(began) > patience {
+			t.Fatalf("want CONNACK present=%v code=0, got %s", present, got)
+		}
+		t.Logf("refused for the moment: %s", got)
+	}
 }
 
 func (p *peer) send(parts ...[]byte) {
