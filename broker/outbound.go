@@ -81,9 +81,9 @@ func (cl *client) resend(c *conn, present bool) {
 	switch {
 	case !present:
 	case !o.on:
-		c.out = cl.sender.Resend(c.out)
+		c.out = cl.sender.Resend(c.out, time.Now())
 	default:
-		o.held = cl.sender.Resend(nil)
+		o.held = cl.sender.Resend(nil, time.Now())
 		cl.flush(false)
 	}
 }

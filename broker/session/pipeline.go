@@ -47,6 +47,7 @@ type ring struct {
 type entry struct {
 	id   uint16
 	done bool
+	code packet.ReasonCode
 }
 
 func (r *ring) push(id uint16) uint64 {
@@ -69,15 +70,15 @@ func (r *ring) at(seq uint64) *entry {
 	return &r.buf[(r.head+int(seq-r.base))&(len(r.buf)-1)]
 }
 
-func (r *ring) pop() (uint16, bool) {
+func (r *ring) pop() (entry, bool) {
 	if r.n == 0 || !r.buf[r.head].done {
-		return 0, false
+		return entry{}, false
 	}
-	id := r.buf[r.head].id
+	e := r.buf[r.head]
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
 	r.base++
-	return id, true
+	return e, true
 }
 
 // Reserve takes the next slot for a response of type t (PUBACK, PUBREC or PUBCOMP) with this Packet Identifier.
@@ -95,9 +96,12 @@ func (p *Pipeline) Reserve(t packet.Type, id uint16) Slot {
 
 // Complete marks a slot: its response may leave once all earlier ones of its type may. Completing a slot twice changes
 // nothing.
-func (p *Pipeline) Complete(s Slot) {
-	if e := p.lane[s.lane].at(s.seq); e != nil {
-		e.done = true
+func (p *Pipeline) Complete(s Slot) { p.CompleteWith(s, packet.Success) }
+
+// CompleteWith is Complete with a Reason Code, which only MQTT 5.0 has.
+func (p *Pipeline) CompleteWith(s Slot, code packet.ReasonCode) {
+	if e := p.lane[s.lane].at(s.seq); e != nil && !e.done {
+		e.done, e.code = true, code
 	}
 }
 
@@ -105,12 +109,16 @@ func (p *Pipeline) Complete(s Slot) {
 func (p *Pipeline) Append(b []byte) []byte {
 	for i := range p.lane {
 		for {
-			id, ok := p.lane[i].pop()
+			e, ok := p.lane[i].pop()
 			if !ok {
 				break
 			}
 			p.pending--
-			b = packet.AppendAck(b, laneType[i], id)
+			if e.code == packet.Success {
+				b = packet.AppendAck(b, laneType[i], e.id) // the same in both versions
+			} else {
+				b = packet.V5.AppendAck(b, laneType[i], packet.Ack{ID: e.id, Code: e.code})
+			}
 		}
 	}
 	return b
@@ -118,3 +126,6 @@ func (p *Pipeline) Append(b []byte) []byte {
 
 // Pending is the number of slots whose response has not left.
 func (p *Pipeline) Pending() int { return p.pending }
+
+// Pubacks is the number of PUBACKs among them.
+func (p *Pipeline) Pubacks() int { return p.lane[lanePuback].n }

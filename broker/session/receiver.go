@@ -79,6 +79,11 @@ type Receiver struct {
 	queue  []*exchange // releases that wait for an earlier one's body
 	copies int
 	bytes  int
+
+	resumed int // exchanges that were there at the start
+	// Unknown answers a PUBREL for an unknown Packet Identifier: Success in MQTT 3.1.1, which has no other answer, and
+	// PacketIdentifierNotFound in 5.0.
+	Unknown packet.ReasonCode
 }
 
 // NewReceiver returns a receiver that answers through pipe; resumed are the exchanges that the store holds.
@@ -87,7 +92,31 @@ func NewReceiver(pipe *Pipeline, limits Limits, resumed []store.Held) *Receiver 
 	for _, h := range resumed {
 		r.byID[h.ID] = &exchange{id: h.ID, state: held, ref: h.Ref}
 	}
+	r.resumed = len(r.byID)
 	return r
+}
+
+// Over reports whether one more PUBLISH of QoS 1 or 2 would exceed a Receive Maximum that the client was told: it counts
+// what it has sent and not seen a PUBACK or PUBCOMP for, section 4.9. An exchange that an earlier connection began does
+// not count, nor does a further copy, so that at no time more is counted here than there.
+func (r *Receiver) Over(id uint16, qos byte, limit int) bool {
+	if qos == 2 && r.Known(id) {
+		return false
+	}
+	return r.pipe.Pubacks()+len(r.byID)-r.resumed >= limit
+}
+
+// Refuse answers a PUBLISH that is not accepted with a Reason Code of MQTT 5.0. A further copy of one that was accepted
+// gets its PUBREC: that it was not allowed since changes nothing.
+func (r *Receiver) Refuse(id uint16, qos byte, code packet.ReasonCode) {
+	switch {
+	case qos == 1:
+		r.pipe.CompleteWith(r.pipe.Reserve(packet.PUBACK, id), code)
+	case r.Known(id):
+		r.Publish(id, qos, nil)
+	default:
+		r.pipe.CompleteWith(r.pipe.Reserve(packet.PUBREC, id), code)
+	}
 }
 
 // Open is the number of exchanges that have no PUBCOMP yet.
@@ -125,7 +154,7 @@ func (r *Receiver) Pubrel(id uint16) Op {
 	slot := r.pipe.Reserve(packet.PUBCOMP, id)
 	ex := r.byID[id]
 	if ex == nil {
-		r.pipe.Complete(slot)
+		r.pipe.CompleteWith(slot, r.Unknown)
 		return Op{}
 	}
 	ex.comps = append(ex.comps, slot)

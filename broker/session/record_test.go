@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"inflight/broker/store"
 )
@@ -153,7 +154,7 @@ func FuzzRestore(f *testing.F) {
 				s.Lost(m.ID)
 			}
 		}
-		s.Resend(nil)
+		s.Resend(nil, time.Time{})
 		again, _, err := Restore(10, s.Record(nil))
 		if err != nil {
 			t.Fatalf("the record of what was restored: %v", err)

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"inflight/broker/packet"
 	"inflight/broker/store"
@@ -39,6 +40,10 @@ type Sender struct {
 	order  []uint16 // identifiers by first PUBLISH; completed ones are skipped and trimmed
 	rels   []uint16 // identifiers that await PUBCOMP, in PUBREC order [MQTT-4.6.0-4]
 
+	limit int    // of the window, whatever a connection wants
+	link  Link   // of the connection
+	owed  []owed // what a resumed session sends again once the window has room
+
 	sources map[string]*Source // by Topic Filter
 	version uint64             // counts the changes that must be durable before the packet that they caused leaves
 	round   uint64             // counts the runs of compact
@@ -46,7 +51,53 @@ type Sender struct {
 
 // NewSender returns a sender with at most window messages outstanding.
 func NewSender(window int) *Sender {
-	return &Sender{window: min(max(window, 1), 65_535), byID: make(map[uint16]*outgoing), sources: make(map[string]*Source)}
+	window = min(max(window, 1), 65_535)
+	return &Sender{window: window, limit: window, byID: make(map[uint16]*outgoing), sources: make(map[string]*Source)}
+}
+
+// Link is what a connection asks of the sender.
+type Link struct {
+	Version        packet.Version
+	ReceiveMaximum int // messages above QoS 0 outstanding; 0: no limit but the sender's own [MQTT-3.3.4-9]
+	MaximumPacket  int // bytes of a PUBLISH, fixed header included; 0: no limit [MQTT-3.1.2-24]
+}
+
+// owed is a message that is to be sent again.
+type owed struct {
+	id  uint16
+	out *outgoing
+}
+
+// Connect begins a connection. What is sent from now on is for it.
+func (s *Sender) Connect(l Link) {
+	s.link, s.window, s.owed = l, s.limit, nil
+	if l.ReceiveMaximum > 0 {
+		s.window = min(s.limit, l.ReceiveMaximum)
+	}
+}
+
+// Fits reports whether the PUBLISH of a delivery is no larger than the subscriber takes.
+func (s *Sender) Fits(src *Source, d *store.Delivery) bool {
+	if s.link.Version != packet.V5 || s.link.MaximumPacket == 0 {
+		return true
+	}
+	f := forward(src, d, d.Left, 0)
+	return f.Size() <= s.link.MaximumPacket
+}
+
+// forward is the PUBLISH of a delivery for MQTT 5.0; left is in seconds.
+func forward(src *Source, d *store.Delivery, left uint32, id uint16) packet.Forward {
+	f := packet.Forward{
+		Publish: packet.Publish{Topic: []byte(d.Message.Topic), Payload: d.Message.Payload, ID: id, QoS: d.QoS, Retain: d.Retain},
+		Passed:  d.Message.Passed,
+	}
+	if d.Message.Expires != 0 {
+		f.Expiry = packet.Some(left)
+	}
+	if src != nil {
+		f.SubscriptionID = src.ID
+	}
+	return f
 }
 
 // Full reports whether the window has no room for another message above QoS 0.
@@ -57,20 +108,26 @@ func (s *Sender) InFlight() int { return len(s.byID) }
 
 // Send appends the PUBLISH of a delivery of src, which may be nil. Above QoS 0 the window must not be full.
 func (s *Sender) Send(b []byte, src *Source, d store.Delivery) []byte {
-	p := packet.Publish{Topic: []byte(d.Message.Topic), Payload: d.Message.Payload, QoS: d.QoS, Retain: d.Retain}
+	var id uint16
 	if d.QoS > 0 {
-		p.ID = s.take()
+		id = s.take()
 		src.sent(d)
 		s.version++
 		out := &outgoing{state: awaitPuback, delivery: d, src: src}
 		if d.QoS == 2 {
 			out.state = awaitPubrec
 		}
-		s.byID[p.ID] = out
-		s.order = append(s.order, p.ID)
+		s.byID[id] = out
+		s.order = append(s.order, id)
 		s.trim()
 	}
-	return packet.AppendPublish(b, &p)
+	if s.link.Version == packet.V5 {
+		f := forward(src, &d, d.Left, id)
+		return packet.AppendForward(b, &f)
+	}
+	return packet.AppendPublish(b, &packet.Publish{
+		Topic: []byte(d.Message.Topic), Payload: d.Message.Payload, ID: id, QoS: d.QoS, Retain: d.Retain,
+	})
 }
 
 // take returns the next identifier that is not in use.
@@ -149,7 +206,26 @@ func (s *Sender) Pubrec(b []byte, id uint16) ([]byte, error) {
 		s.rels = append(s.rels, id)
 		s.version++
 	}
+	if out == nil && s.link.Version == packet.V5 {
+		return packet.V5.AppendAck(b, packet.PUBREL, packet.Ack{ID: id, Code: packet.PacketIdentifierNotFound}), nil
+	}
 	return packet.AppendAck(b, packet.PUBREL, id), nil
+}
+
+// Refused takes a PUBREC with a Reason Code that is a failure: the exchange is over, no PUBREL follows, and the identifier
+// is free.
+func (s *Sender) Refused(id uint16) error {
+	out := s.byID[id]
+	switch {
+	case out == nil:
+		return nil
+	case out.state != awaitPubrec:
+		return fmt.Errorf("PUBREC %d with a failure for what awaits none: %w", id, ErrUnexpectedAck)
+	}
+	delete(s.byID, id)
+	out.delivery.Settle()
+	out.src = nil
+	return nil
 }
 
 // Pubcomp takes a PUBCOMP: the identifier is free.
@@ -166,17 +242,50 @@ func (s *Sender) Pubcomp(id uint16) error {
 }
 
 // Resend appends what a resumed session owes: the PUBRELs in PUBREC order, then the unacknowledged PUBLISHes in their
-// original order with DUP and their original identifiers [MQTT-4.4.0-1] [MQTT-4.6.0-1].
-func (s *Sender) Resend(b []byte) []byte {
+// original order with DUP and their original identifiers [MQTT-4.4.0-1] [MQTT-4.6.0-1]. Those that the connection's window
+// has no room for follow with More, and those that it does not take at all are given up.
+func (s *Sender) Resend(b []byte, now time.Time) []byte {
 	s.tidy()
+	s.owed = nil
+	for _, id := range s.order {
+		out := s.byID[id]
+		if !s.Fits(out.src, &out.delivery) {
+			out.delivery.Settle()
+			s.Lost(id)
+			continue
+		}
+		s.owed = append(s.owed, owed{id, out})
+	}
 	for _, id := range s.rels {
 		b = packet.AppendAck(b, packet.PUBREL, id)
 	}
-	for _, id := range s.order {
-		d := s.byID[id].delivery
-		b = packet.AppendPublish(b, &packet.Publish{
-			Topic: []byte(d.Message.Topic), Payload: d.Message.Payload, ID: id, QoS: d.QoS, Dup: true, Retain: d.Retain,
-		})
+	return s.More(b, now)
+}
+
+// More appends what a resumed session still owes and the window has room for. To be called after an acknowledgement.
+func (s *Sender) More(b []byte, now time.Time) []byte {
+	for len(s.owed) > 0 {
+		id, out := s.owed[0].id, s.owed[0].out
+		again := s.byID[id] == out && out.state != awaitPubcomp
+		if again && len(s.byID)-len(s.owed) >= s.window {
+			break
+		}
+		s.owed = s.owed[1:]
+		if again {
+			b = s.resend(b, id, out, now)
+		}
 	}
 	return b
+}
+
+func (s *Sender) resend(b []byte, id uint16, out *outgoing, now time.Time) []byte {
+	d := &out.delivery
+	if s.link.Version == packet.V5 {
+		f := forward(out.src, d, d.Message.Left(now), id)
+		f.Dup = true
+		return packet.AppendForward(b, &f)
+	}
+	return packet.AppendPublish(b, &packet.Publish{
+		Topic: []byte(d.Message.Topic), Payload: d.Message.Payload, ID: id, QoS: d.QoS, Dup: true, Retain: d.Retain,
+	})
 }

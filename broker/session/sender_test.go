@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"inflight/broker/store"
 )
@@ -75,7 +76,7 @@ func (o *outlet) pubcomp(ids ...uint16) {
 }
 
 // resume is a new connection: what was not written is lost.
-func (o *outlet) resume() { o.out = o.s.Resend(nil) }
+func (o *outlet) resume() { o.out = o.s.Resend(nil, time.Time{}) }
 
 func (o *outlet) want(reason, packets string) {
 	o.t.Helper()

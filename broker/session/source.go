@@ -9,6 +9,8 @@ import "inflight/broker/store"
 // Only what was sent without a gap counts as sent: a message that was lost between two nodes comes late, and must not be
 // taken for one that was settled.
 type Source struct {
+	ID uint32 // Subscription Identifier of the subscription; 0: none
+
 	filter  string
 	high    uint64               // everything up to here was sent; what is not outstanding of it is settled
 	floor   uint64               // high when the session was found

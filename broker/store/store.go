@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"time"
 )
@@ -13,10 +12,34 @@ type Message struct {
 	Payload []byte
 	QoS     byte // as published
 	Retain  bool
+
+	// MQTT 5.0
+	Passed  []byte // the properties that are passed on, encoded: see packet.Properties.Passed
+	Expires int64  // when it expires, in Unix milliseconds; 0: never
+	From    string // Client Identifier of the publisher, where a subscription may want to know (No Local); else ""
 }
 
-// Size is what the message costs in memory, in bytes.
-func (m *Message) Size() int { return len(m.Topic) + len(m.Payload) }
+// plain reports whether a message has nothing that only MQTT 5.0 knows.
+func (m *Message) plain() bool { return len(m.Passed) == 0 && m.Expires == 0 && m.From == "" }
+
+// extra5 is what the header of a message that is not plain takes beyond that of a plain one.
+const extra5 = 8 + 2 + 4
+
+// Size is what the message costs in memory, in bytes; with 4 it is the size of its encoding.
+func (m *Message) Size() int {
+	n := len(m.Topic) + len(m.Payload)
+	if !m.plain() {
+		n += extra5 + len(m.From) + len(m.Passed)
+	}
+	return n
+}
+
+// Left is how much of the Message Expiry Interval is left at now, in seconds, rounded up; 0 when the message has
+// expired. It is only for messages that can expire.
+func (m *Message) Left(now time.Time) uint32 {
+	left := (m.Expires - now.UnixMilli() + 999) / 1000
+	return uint32(min(max(left, 0), 0xFFFF_FFFF))
+}
 
 // Ref names a held message inside its store. The zero Ref names none.
 type Ref uint64
@@ -31,6 +54,11 @@ type Held struct {
 type Subscription struct {
 	Filter string `json:"filter"`
 	QoS    byte   `json:"qos"`
+
+	// MQTT 5.0
+	NoLocal           bool   `json:"no_local,omitempty"`
+	RetainAsPublished bool   `json:"retain_as_published,omitempty"`
+	ID                uint32 `json:"id,omitempty"` // Subscription Identifier; 0: none
 }
 
 // Session is the record of a session that every node can find.
@@ -40,6 +68,21 @@ type Session struct {
 	Clean         bool           `json:"clean"`
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`
 	Updated       time.Time      `json:"updated"`
+
+	// MQTT 5.0: a session that is not Clean ends so many seconds after its connection ended; nil: never.
+	Expiry *uint32    `json:"expiry,omitempty"`
+	Ended  *time.Time `json:"ended,omitempty"` // when its connection ended; nil: it goes on, or its node failed
+}
+
+// Lives reports whether the session can be resumed at now.
+func (s *Session) Lives(now time.Time) bool {
+	switch {
+	case s.Clean:
+		return false
+	case s.Expiry == nil:
+		return true
+	}
+	return *s.Expiry > 0 && (s.Ended == nil || now.Before(s.Ended.Add(time.Duration(*s.Expiry)*time.Second)))
 }
 
 // Delivery is a message on its way to a subscriber. Settle tells the store that it need not deliver it again; it does
@@ -50,6 +93,7 @@ type Delivery struct {
 	Seq     uint64 // names the message among those of its subscription, for as long as it is not settled; 0: nothing is kept
 	Gap     bool   // a message before this one, of the same subscription, may still come
 	Retain  bool   // sent because of a new subscription [MQTT-3.3.1-8], not because it was published [MQTT-3.3.1-9]
+	Left    uint32 // seconds that Message Expiry has left when it is sent, if Message.Expires
 	Settle  func()
 }
 
@@ -136,30 +180,3 @@ var ErrClosed = errors.New("store is closed")
 // ErrCorrupt says that stored bytes are not a message.
 var ErrCorrupt = errors.New("stored message is corrupt")
 
-// encodingV1 is the first byte of an encoded message; a later format takes another.
-const encodingV1 = 1
-
-// Encode appends m in the format in which stores keep it: version, flags (QoS in bits 0-1, retain in bit 2), topic
-// length (2 bytes, big endian), topic, payload.
-func Encode(b []byte, m *Message) []byte {
-	flags := m.QoS
-	if m.Retain {
-		flags |= 4
-	}
-	b = append(b, encodingV1, flags)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(m.Topic)))
-	b = append(b, m.Topic...)
-	return append(b, m.Payload...)
-}
-
-// Decode is the inverse of Encode; Payload is a view into b. Any other bytes are ErrCorrupt.
-func Decode(b []byte) (*Message, error) {
-	if len(b) < 4 || b[0] != encodingV1 || b[1]&^7 != 0 || b[1]&3 == 3 {
-		return nil, ErrCorrupt
-	}
-	n := int(binary.BigEndian.Uint16(b[2:]))
-	if n == 0 || len(b) < 4+n {
-		return nil, ErrCorrupt
-	}
-	return &Message{Topic: string(b[4 : 4+n]), Payload: b[4+n:], QoS: b[1] & 3, Retain: b[1]&4 != 0}, nil
-}
