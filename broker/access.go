@@ -160,7 +160,7 @@ type permit struct {
 }
 
 // admit decides a CONNECT: it returns the identity's refusal, or keeps who the client is. It may wait for bcrypt.
-func (c *conn) admit(p *packet.Connect) (code byte, err error) {
+func (c *conn) admit(p *packet.Connect) (code packet.ReasonCode, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.srv.cfg.ConnectTimeout)
 	defer cancel()
 	policy := c.srv.policy.Load()
@@ -170,16 +170,16 @@ func (c *conn) admit(p *packet.Connect) (code byte, err error) {
 	})
 	switch {
 	case errors.Is(err, auth.ErrCredentials):
-		code = packet.RefusedCredentials
+		code = packet.BadUserNameOrPassword
 	case errors.Is(err, auth.ErrAnonymous), errors.Is(err, auth.ErrOtherName):
-		code = packet.RefusedUnauthorized
+		code = packet.NotAuthorized
 	case err != nil:
-		code = packet.RefusedUnavailable
+		code = packet.ServerUnavailable
 	}
 	if err == nil {
 		c.who, c.policy, c.granted = who, policy, policy.ACL.For(who)
 		if p.Will != nil && !c.granted.CanPublish(p.Will.Topic) {
-			code, err = packet.RefusedUnauthorized, fmt.Errorf("will to %s is not allowed", short(p.Will.Topic))
+			code, err = packet.NotAuthorized, fmt.Errorf("will to %s is not allowed", short(p.Will.Topic))
 		}
 	}
 	if err != nil {
@@ -226,8 +226,11 @@ func (c *conn) mayPublish(topic []byte) error {
 		return nil
 	}
 	c.srv.log.Warn("publish not allowed", "client", short(c.who.ClientID), "user", short(c.who.User), "topic", short(string(topic)))
-	return fmt.Errorf("PUBLISH to %s is not allowed [MQTT-3.3.5-2]", short(string(topic)))
+	return fmt.Errorf("PUBLISH to %s: %w [MQTT-3.3.5-2]", short(string(topic)), errNotAllowed)
 }
+
+// errNotAllowed is a PUBLISH that the client has no right to. MQTT 5.0 has a Reason Code for it.
+var errNotAllowed = errors.New("not allowed")
 
 // maySubscribe decides one Topic Filter of a SUBSCRIBE.
 func (c *conn) maySubscribe(filter string) bool {

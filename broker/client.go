@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,12 +40,14 @@ type client struct {
 	out     outbound
 	fresh   []wanted // retained messages that are still to be sent
 	serving bool     // the first of them is being served
+	client5
 }
 
 type subscription struct {
 	filter string
-	qos    byte // changes on a repeated SUBSCRIBE; under client.mu
-	gone   bool // unsubscribed: nothing new is sent [MQTT-3.10.4-2]; under client.mu
+	qos    byte               // changes on a repeated SUBSCRIBE; under client.mu
+	opts   store.Subscription // as last asked for; under client.mu
+	gone   bool               // unsubscribed: nothing new is sent [MQTT-3.10.4-2]; under client.mu
 	feed   store.Feed
 	src    *session.Source
 }
@@ -65,10 +68,14 @@ func (cl *client) deliver(sub *subscription, d store.Delivery) {
 		return
 	}
 	for !cl.ended && !sub.gone {
+		if !cl.wanted(sub, &d) {
+			d.Settle()
+			return
+		}
 		d.QoS = min(d.Message.QoS, sub.qos)
 		c := cl.conn
 		if c != nil && len(c.out)+cl.out.size() < maxOutput && (d.QoS == 0 || !cl.sender.Full()) {
-			cl.send(c, sub, d)
+			cl.dispatch(c, sub, d)
 			return
 		}
 		if (d.Message.QoS == 0 && !d.Retain) || (d.QoS == 0 && c == nil) {
@@ -83,23 +90,25 @@ func (cl *client) deliver(sub *subscription, d store.Delivery) {
 	}
 }
 
-// subscribe adds or changes one subscription.
-func (cl *client) subscribe(ctx context.Context, s store.Subscription) error {
+// subscribe adds or changes one subscription, and reports whether there was none of this Topic Filter before.
+func (cl *client) subscribe(ctx context.Context, s store.Subscription) (added bool, err error) {
 	cl.mu.Lock()
 	old := cl.subs[s.Filter]
 	if old != nil && (old.qos > 0) == (s.QoS > 0) {
 		old.qos = s.QoS // the feed goes on; what is in flight is not touched [MQTT-3.8.4-3]
+		cl.configure(old, s)
 		cl.mu.Unlock()
-		return nil
+		return false, nil
 	}
 	cl.mu.Unlock()
 	if old != nil {
-		if err := cl.unsubscribe(ctx, s.Filter); err != nil {
-			return err
+		if _, err := cl.unsubscribe(ctx, s.Filter); err != nil {
+			return false, err
 		}
 	}
 	cl.mu.Lock()
 	sub := &subscription{filter: s.Filter, qos: s.QoS, src: cl.sender.Source(s.Filter)}
+	cl.configure(sub, s)
 	cl.mu.Unlock()
 	// A feed asks for everything above QoS 0; the subscription's own QoS is applied on delivery, because it can change.
 	ask := s
@@ -108,36 +117,37 @@ func (cl *client) subscribe(ctx context.Context, s store.Subscription) error {
 	}
 	feed, err := cl.srv.store.Subscribe(ctx, cl.id, ask, !cl.clean, func(d store.Delivery) { cl.deliver(sub, d) })
 	if err != nil {
-		return err
+		return false, err
 	}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	sub.feed = feed
 	cl.subs[s.Filter] = sub
-	return nil
+	return old == nil, nil
 }
 
-func (cl *client) unsubscribe(ctx context.Context, filter string) error {
+// unsubscribe ends a subscription, and reports whether there was one.
+func (cl *client) unsubscribe(ctx context.Context, filter string) (known bool, err error) {
 	cl.mu.Lock()
 	sub := cl.subs[filter]
 	if sub == nil {
 		cl.mu.Unlock()
-		return nil
+		return false, nil
 	}
 	delete(cl.subs, filter)
 	sub.gone = true
 	cl.sender.Drop(sub.src)
 	cl.wake.Broadcast()
-	err := cl.flushed()
+	err = cl.flushed()
 	cl.mu.Unlock()
 	sub.feed.Close()
 	if err != nil {
-		return err
+		return true, err
 	}
 	if cl.clean || sub.qos == 0 {
-		return nil
+		return true, nil
 	}
-	return cl.srv.store.Unsubscribe(ctx, cl.id, filter)
+	return true, cl.srv.store.Unsubscribe(ctx, cl.id, filter)
 }
 
 // record is what other nodes must know of the session.
@@ -145,8 +155,11 @@ func (cl *client) record() *store.Session {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	rec := &store.Session{ClientID: cl.id, Node: cl.srv.cfg.Node, Clean: cl.clean, Updated: time.Now().UTC()}
+	cl.recordExpiry(rec)
 	for _, sub := range cl.subs {
-		rec.Subscriptions = append(rec.Subscriptions, store.Subscription{Filter: sub.filter, QoS: sub.qos})
+		s := sub.opts
+		s.Filter, s.QoS = sub.filter, sub.qos
+		rec.Subscriptions = append(rec.Subscriptions, s)
 	}
 	return rec
 }
@@ -167,6 +180,7 @@ func (cl *client) abandon() map[string]*subscription {
 	subs := cl.subs
 	cl.subs = map[string]*subscription{}
 	cl.out.stopTimer()
+	cl.stopExpiry()
 	cl.wake.Broadcast()
 	return subs
 }
@@ -200,7 +214,7 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 			return fmt.Errorf("read session: %w", err)
 		}
 		if rec != nil && rec.Node != s.cfg.Node {
-			if state, err = s.takeOver(ctx, rec.Node, p.ClientID); err != nil {
+			if state, err = s.takeOver(ctx, rec.Node, p.ClientID, p.CleanSession); err != nil {
 				return fmt.Errorf("take session over from node %s: %w", rec.Node, err)
 			}
 			// What the other node wrote while it let go counts.
@@ -209,7 +223,8 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 			}
 		}
 	}
-	present := !p.CleanSession && (old != nil && !old.clean || rec != nil && !rec.Clean)
+	now := time.Now()
+	present := !p.CleanSession && (old != nil && old.lives(now) || rec != nil && rec.Lives(now))
 	present = present && c.mayResume(old, rec)
 	cl := old
 	var held []store.Held
@@ -220,7 +235,7 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 				return err
 			}
 		}
-		cl = newClient(s, p.ClientID, p.CleanSession)
+		cl = newClient(s, p.ClientID, c.expiry == 0)
 	default:
 		if cl == nil {
 			var err error
@@ -233,7 +248,7 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 			return fmt.Errorf("resume session: %w", err)
 		}
 	}
-	if old == nil || !present {
+	if changed := cl.begin(c.expiry); old == nil || !present || changed {
 		if err := s.store.PutSession(ctx, cl.record()); err != nil {
 			cl.end()
 			return fmt.Errorf("write session: %w", err)
@@ -250,6 +265,7 @@ func (s *Server) forget(ctx context.Context, id string, old *client, rec *store.
 	kept := false
 	if old != nil {
 		subs, kept = old.record().Subscriptions, !old.clean
+		old.endWill()
 		old.settled() // or its last record would come after the removal
 		old.end()
 		s.dropClient(old)
@@ -272,36 +288,63 @@ func (s *Server) forget(ctx context.Context, id string, old *client, rec *store.
 	return nil
 }
 
-// detach ends what is left of a clean session once its connection is finished. If another connection got hold of the
-// identifier first, on this node or another, it has cleaned up, and the record is its own. When the broker shuts down the
-// record stays: the next session of the identifier cleans up behind it.
+// detach ends what is left of a session that ends with its connection, once that is finished. If another connection got
+// hold of the identifier first, on this node or another, it has cleaned up, and the record is its own. When the broker
+// shuts down the record stays: the next session of the identifier cleans up behind it.
 func (s *Server) detach(c *conn) {
 	cl := c.client
-	if !cl.clean || c.cause() == errShutdown {
+	cl.mu.Lock()
+	expiry := cl.expiry
+	cl.mu.Unlock()
+	if expiry == neverExpires || expiry == 0 && c.cause() == errShutdown {
 		return
 	}
 	unlock := s.lockID(cl.id)
 	defer unlock()
-	if !s.dropClient(cl) {
+	cl.mu.Lock()
+	connected := cl.conn != nil
+	expiry = cl.expiry
+	cl.mu.Unlock()
+	if connected || s.client(cl.id) != cl {
 		return
 	}
-	cl.end()
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.StoreTimeout)
 	defer cancel()
-	if c.recv.Open() > 0 {
-		if err := s.store.Forget(ctx, cl.id); err != nil {
-			s.log.Warn("end of session", "client", cl.id, "error", err)
-			return // the record stays, so that the next session of this identifier cleans up
+	if expiry > 0 {
+		if err := s.store.PutSession(ctx, cl.record()); err != nil {
+			s.log.Warn("end of connection", "client", cl.id, "error", err)
 		}
+		return
 	}
-	if err := s.store.DeleteSession(ctx, cl.id); err != nil {
+	s.endSession(ctx, cl, c.recv.Open() > 0)
+}
+
+// endSession forgets a session of this node. The lock of its identifier is held.
+func (s *Server) endSession(ctx context.Context, cl *client, held bool) {
+	var err error
+	switch {
+	case !cl.clean:
+		err = s.forget(ctx, cl.id, cl, nil)
+	case s.dropClient(cl):
+		cl.endWill()
+		cl.end()
+		if held {
+			err = s.store.Forget(ctx, cl.id)
+		}
+	default:
+		return
+	}
+	if err == nil {
+		err = s.store.DeleteSession(ctx, cl.id)
+	} // else the record stays, so that the next session of this identifier cleans up
+	if err != nil {
 		s.log.Warn("end of session", "client", cl.id, "error", err)
 	}
 }
 
 // takeOver asks another node to let go of a session, and returns its outbound state, if the node has it in memory. A
-// node that is not there any more has let go.
-func (s *Server) takeOver(ctx context.Context, node, id string) ([]byte, error) {
+// node that is not there any more has let go. fresh says that the session ends there: a will that waits is due then.
+func (s *Server) takeOver(ctx context.Context, node, id string, fresh bool) ([]byte, error) {
 	if s.nc == nil {
 		return nil, nil
 	}
@@ -328,7 +371,11 @@ func (s *Server) takeOver(ctx context.Context, node, id string) ([]byte, error) 
 			}
 		}
 	}()
-	m, err := s.nc.RequestWithContext(ctx, takeoverSubject+node, []byte(id))
+	ask := []byte(id)
+	if fresh {
+		ask = append(ask, 0) // which no identifier has
+	}
+	m, err := s.nc.RequestWithContext(ctx, takeoverSubject+node, ask)
 	select {
 	case <-gone:
 		return nil, nil
@@ -349,9 +396,13 @@ func (s *Server) serveTakeovers() error {
 	_, err := s.nc.Subscribe(takeoverSubject+s.cfg.Node, func(m *nats.Msg) {
 		go func() {
 			var state []byte // an empty identifier is a probe: there is no such client
-			if cl := s.client(string(m.Data)); cl != nil {
+			id, fresh := strings.CutSuffix(string(m.Data), "\x00")
+			if cl := s.client(id); cl != nil {
 				cl.kick(errTakenOver)
 				if s.dropClient(cl) {
+					if fresh || !cl.lives(time.Now()) {
+						cl.endWill()
+					}
 					state = cl.settled()
 					cl.end()
 				}
@@ -367,31 +418,49 @@ func (s *Server) serveTakeovers() error {
 	return s.nc.Flush()
 }
 
-// grant subscribes to each filter in turn, if the client may, and returns the SUBACK's return codes. Retained messages of
-// each are sent once sendRetained is called, again for a subscription that exists [MQTT-3.8.4-3].
-func (cl *client) grant(ctx context.Context, subs []packet.Subscription, may func(filter string) bool) ([]byte, error) {
-	codes := make([]byte, len(subs))
+// grant subscribes to each filter in turn, if the client may, and returns the SUBACK's Reason Codes. Retained messages of
+// each are sent once sendRetained is called, again for a subscription that exists [MQTT-3.8.4-3] unless it asks otherwise.
+func (cl *client) grant(ctx context.Context, c *conn, p *packet.Subscribe) ([]packet.ReasonCode, error) {
+	codes := make([]packet.ReasonCode, len(p.Subscriptions))
+	v5 := c.codec.Version == packet.V5
+	var id uint32
+	if p.Properties != nil && len(p.Properties.SubscriptionIDs) > 0 {
+		id = p.Properties.SubscriptionIDs[0]
+	}
 	var granted []string
-	for i, s := range subs {
+	for i, s := range p.Subscriptions {
 		if err := topic.ValidFilter(s.Filter); err != nil {
-			return nil, err
+			if !v5 {
+				return nil, err
+			}
+			codes[i] = packet.TopicFilterInvalid
+			continue
 		}
-		if !may(s.Filter) {
-			codes[i] = packet.SubackFailure
+		if v5 && strings.HasPrefix(s.Filter, "$share/") {
+			codes[i] = packet.SharedSubscriptionsNotSupported
+			continue
+		}
+		if !c.maySubscribe(s.Filter) {
+			codes[i] = packet.NotAuthorized
 			continue
 		}
 		if cl.atSubscriptionLimit(s.Filter) {
 			cl.srv.log.Warn("subscribe", "client", cl.id, "filter", s.Filter, "error", "the session has as many subscriptions as it may")
-			codes[i] = packet.SubackFailure
+			codes[i] = packet.QuotaExceeded
 			continue
 		}
-		if err := cl.subscribe(ctx, store.Subscription{Filter: s.Filter, QoS: s.QoS}); err != nil {
+		added, err := cl.subscribe(ctx, store.Subscription{
+			Filter: s.Filter, QoS: s.QoS, NoLocal: s.NoLocal, RetainAsPublished: s.RetainAsPublished, ID: id,
+		})
+		if err != nil {
 			cl.srv.log.Warn("subscribe", "client", cl.id, "filter", s.Filter, "error", err)
-			codes[i] = packet.SubackFailure
+			codes[i] = packet.UnspecifiedError
 			continue
 		}
-		codes[i] = s.QoS
-		granted = append(granted, s.Filter)
+		codes[i] = packet.ReasonCode(s.QoS)
+		if s.RetainHandling == 0 || s.RetainHandling == 1 && added { // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11] of 5.0
+			granted = append(granted, s.Filter)
+		}
 	}
 	if err := cl.wantRetained(ctx, granted); err != nil {
 		return nil, err

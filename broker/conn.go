@@ -38,6 +38,7 @@ type conn struct {
 	pipeline bool
 	will     *packet.Will
 	permit   // who the client is and what it may do
+	conn5    // what MQTT 5.0 adds
 
 	// Under client.mu.
 	pipe     session.Pipeline
@@ -77,6 +78,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		srv: s, nc: nc, rd: packet.NewReader(nc, 32<<10, s.cfg.MaxPacket), pipeline: s.cfg.Pipeline,
 		wakeup: make(chan struct{}, 1), finished: make(chan struct{}), closed: make(chan struct{}),
 		left: make(chan struct{}), answered: make(chan struct{}), ended: make(chan struct{}),
+		conn5: conn5{goodbye: make(chan struct{})},
 	}
 }
 
@@ -85,6 +87,9 @@ func (c *conn) close(why error) {
 	c.closeOnce.Do(func() {
 		c.causeErr = why
 		close(c.closed)
+		if c.polite.Load() && c.sayGoodbye(why) {
+			return
+		}
 		_ = c.nc.Close()
 	})
 }
@@ -126,11 +131,7 @@ func (c *conn) serve() {
 		c.srv.log.Debug("connection closed", "client", c.client.id, "cause", why)
 		c.publishWill()
 	}
-	c.client.mu.Lock()
-	if c.client.conn == c {
-		c.client.conn = nil
-	}
-	c.client.mu.Unlock()
+	c.client.leave(c)
 	close(c.finished)
 	c.srv.detach(c)
 }
@@ -149,41 +150,52 @@ func (c *conn) handshake() (keepAlive time.Duration, err error) {
 	if f.Type() != packet.CONNECT {
 		return 0, fmt.Errorf("first packet is %v [MQTT-3.1.0-1]", f.Type())
 	}
-	p, err := packet.ParseConnect(f)
+	p, err := c.codec.ParseConnect(f)
 	if err != nil {
+		if p.Level == packet.Level5 {
+			return 0, c.refuse(packet.CodeOf(err), err)
+		}
 		return 0, err
 	}
-	if p.Level != packet.Level311 {
-		return 0, c.refuse(packet.RefusedLevel, fmt.Errorf("protocol level %d [MQTT-3.1.2-2]", p.Level))
+	c.rd.SetVersion(c.codec.Version)
+	if p.Level != packet.Level311 && p.Level != packet.Level5 {
+		if p.Level > packet.Level5 {
+			c.codec.Version = packet.V5
+		}
+		return 0, c.refuse(packet.UnsupportedProtocolVersion, fmt.Errorf("protocol level %d [MQTT-3.1.2-2]", p.Level))
 	}
 	if p.ClientID == "" {
-		if !p.CleanSession {
-			return 0, c.refuse(packet.RefusedIdentifier, errors.New("empty Client Identifier for a kept session [MQTT-3.1.3-8]"))
+		if !p.CleanSession && p.Level == packet.Level311 {
+			return 0, c.refuse(packet.ClientIdentifierNotValid, errors.New("empty Client Identifier for a kept session [MQTT-3.1.3-8]"))
 		}
 		p.ClientID = "auto-" + nuid.Next() // [MQTT-3.1.3-6]
+		c.assigned = true
+	}
+	c.will = p.Will
+	if code, err := c.negotiate(&p); err != nil {
+		return 0, c.refuse(code, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.srv.cfg.StoreTimeout+takeoverTimeout)
 	defer cancel()
-	c.will = p.Will
 	if code, err := c.admit(&p); err != nil {
 		return 0, c.refuse(code, err)
 	}
 	if err := c.srv.connect(ctx, c, &p); err != nil {
 		c.srv.log.Warn("connect", "client", p.ClientID, "error", err)
-		return 0, c.refuse(packet.RefusedUnavailable, err)
+		return 0, c.refuse(packet.ServerUnavailable, err)
 	}
 	c.readmit()
 	return time.Duration(p.KeepAlive) * time.Second * 3 / 2, nil // [MQTT-3.1.2-24]
 }
 
-// refuse answers a CONNECT with a return code; the caller closes the connection.
-func (c *conn) refuse(code byte, why error) error {
+// refuse answers a CONNECT with a Reason Code; the caller closes the connection.
+func (c *conn) refuse(code packet.ReasonCode, why error) error {
 	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Second))
-	b := packet.AppendConnack(nil, false, code)
+	b := c.codec.AppendConnack(nil, &packet.Connack{Code: code})
 	if _, err := c.nc.Write(b); err == nil {
 		c.srv.metrics.out.packet(b[0], len(b))
 	}
-	return fmt.Errorf("refused with return code %d: %w", code, why)
+	return fmt.Errorf("refused with reason code %#02x: %w", byte(code), why)
 }
 
 // attach makes c the connection of its session. The CONNACK is the first thing that leaves [MQTT-3.2.0-1], what a
@@ -193,7 +205,10 @@ func (c *conn) attach(cl *client, present bool, held []store.Held) {
 	defer cl.mu.Unlock()
 	c.client = cl
 	c.recv = session.NewReceiver(&c.pipe, session.Limits{Copies: c.srv.cfg.Copies, Bytes: c.srv.cfg.CopyBytes}, held)
-	c.out = packet.AppendConnack(c.out, present, packet.Accepted)
+	c.recv.Unknown = c.unknown()
+	c.polite.Store(c.codec.Version == packet.V5)
+	c.out = c.codec.AppendConnack(c.out, c.connack(present))
+	cl.sender.Connect(c.link)
 	cl.conn = c
 	cl.resend(c, present)
 	c.signal()
@@ -239,6 +254,9 @@ func (c *conn) read(keepAlive time.Duration) error {
 			}
 			continue
 		}
+		if c.parting.Load() {
+			return c.cause()
+		}
 		count.add(f.Header, wireSize(f))
 		if err := c.handle(f); err != nil {
 			return err
@@ -250,58 +268,65 @@ func (c *conn) read(keepAlive time.Duration) error {
 func (c *conn) handle(f packet.Frame) error {
 	switch t := f.Type(); t {
 	case packet.PUBLISH:
-		p, err := packet.ParsePublish(f)
+		p, err := c.codec.ParsePublish(f)
 		if err != nil {
 			return err
 		}
 		return c.publish(&p)
 	case packet.PUBREL, packet.PUBACK, packet.PUBREC, packet.PUBCOMP:
-		id, err := packet.ParseAck(f)
+		a, err := c.codec.ParseAck(f)
 		if err != nil {
 			return err
 		}
-		return c.acknowledgement(t, id)
+		return c.acknowledgement(t, a.ID, a.Code)
 	case packet.SUBSCRIBE:
-		p, err := packet.ParseSubscribe(f)
+		p, err := c.codec.ParseSubscribe(f)
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), c.srv.cfg.StoreTimeout)
 		defer cancel()
-		codes, err := c.client.grant(ctx, p.Subscriptions, c.maySubscribe)
+		codes, err := c.client.grant(ctx, c, &p)
 		if err != nil {
 			return err
 		}
-		c.reply(func(b []byte) []byte { return packet.AppendSuback(b, p.ID, codes) })
+		c.reply(func(b []byte) []byte { return c.codec.AppendSuback(b, &packet.Suback{ID: p.ID, Codes: codes}) })
 		c.client.sendRetained()
 	case packet.UNSUBSCRIBE:
-		p, err := packet.ParseUnsubscribe(f)
+		p, err := c.codec.ParseUnsubscribe(f)
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), c.srv.cfg.StoreTimeout)
 		defer cancel()
-		for _, filter := range p.Filters {
-			if err := c.client.unsubscribe(ctx, filter); err != nil {
+		codes := make([]packet.ReasonCode, len(p.Filters))
+		for i, filter := range p.Filters {
+			known, err := c.client.unsubscribe(ctx, filter)
+			if err != nil {
 				return err
+			}
+			if !known {
+				codes[i] = packet.NoSubscriptionExisted
 			}
 		}
 		if err := c.client.persist(ctx); err != nil {
 			return err
 		}
-		c.reply(func(b []byte) []byte { return packet.AppendAck(b, packet.UNSUBACK, p.ID) })
+		c.reply(func(b []byte) []byte { return c.codec.AppendUnsuback(b, &packet.Suback{ID: p.ID, Codes: codes}) })
 	case packet.PINGREQ:
-		if err := packet.ParseEmpty(f); err != nil {
+		if err := c.codec.ParseEmpty(f); err != nil {
 			return err
 		}
 		c.reply(func(b []byte) []byte { return packet.AppendEmpty(b, packet.PINGRESP) })
 	case packet.DISCONNECT:
-		if err := packet.ParseEmpty(f); err != nil {
+		p, err := c.codec.ParseDisconnect(f)
+		if err != nil {
 			return err
 		}
-		return errDisconnect
+		return c.disconnect(&p)
 	default:
-		return fmt.Errorf("%v is not for a client to send here", t) // a second CONNECT included [MQTT-3.1.0-2]
+		// A second CONNECT included [MQTT-3.1.0-2], and an AUTH, because no method was agreed on [MQTT-4.12.0-5].
+		return &packet.Error{Type: t, Reason: "not for a client to send here", Code: packet.ProtocolError}
 	}
 	return nil
 }
@@ -315,26 +340,42 @@ func (c *conn) reply(add func([]byte) []byte) {
 
 // publish takes a PUBLISH. The bytes of p are the reader's; what is kept is copied.
 func (c *conn) publish(p *packet.Publish) error {
-	if err := c.mayPublish(p.Topic); err != nil {
-		return err
+	if p.Properties != nil {
+		if err := c.resolveAlias(p); err != nil {
+			return err
+		}
+	}
+	refused := c.mayPublish(p.Topic)
+	if refused != nil && c.codec.Version != packet.V5 {
+		return refused
 	}
 	if p.QoS == 0 {
-		return c.srv.store.Transient(newMessage(p))
+		if refused != nil {
+			return nil // it is dropped: no packet could say so
+		}
+		return c.srv.store.Transient(c.newMessage(p))
 	}
 	cl := c.client
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
+	if c.receiveMaximum > 0 && c.recv.Over(p.ID, p.QoS, c.receiveMaximum) {
+		return errReceiveMaximum
+	}
 	c.awaitRoom()
+	if refused != nil {
+		c.recv.Refuse(p.ID, p.QoS, packet.NotAuthorized)
+		return c.settleRead()
+	}
 	var m *store.Message
 	if p.QoS == 1 || !c.recv.Known(p.ID) {
-		m = newMessage(p)
+		m = c.newMessage(p)
 	}
 	c.start(c.recv.Publish(p.ID, p.QoS, m))
 	return c.settleRead()
 }
 
 // acknowledgement takes a PUBREL of the client's own publication, or an answer to what the broker sent.
-func (c *conn) acknowledgement(t packet.Type, id uint16) error {
+func (c *conn) acknowledgement(t packet.Type, id uint16, code packet.ReasonCode) error {
 	cl := c.client
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -348,17 +389,27 @@ func (c *conn) acknowledgement(t packet.Type, id uint16) error {
 		err = cl.sender.Puback(id)
 		cl.recordLater()
 	case packet.PUBREC:
+		if code.Failed() {
+			err = cl.sender.Refused(id)
+			cl.recordLater()
+			break
+		}
 		err = cl.pubrec(c, id)
 	case packet.PUBCOMP:
 		err = cl.sender.Pubcomp(id)
 		cl.recordLater()
 	}
+	cl.more(c)
 	cl.wake.Broadcast() // a feed may have waited for the window
 	return err
 }
 
-func newMessage(p *packet.Publish) *store.Message {
-	return &store.Message{Topic: string(p.Topic), Payload: bytes.Clone(p.Payload), QoS: p.QoS, Retain: p.Retain}
+func (c *conn) newMessage(p *packet.Publish) *store.Message {
+	m := &store.Message{Topic: string(p.Topic), Payload: bytes.Clone(p.Payload), QoS: p.QoS, Retain: p.Retain}
+	if c.codec.Version == packet.V5 {
+		c.complete(m, p.Properties)
+	}
+	return m
 }
 
 // awaitRoom waits while the window of the pipeline is full: not reading is what pushes back. client.mu is held.
@@ -476,7 +527,7 @@ func (c *conn) write() {
 		}
 		if len(buf) > 0 && !answered {
 			_ = c.nc.SetWriteDeadline(time.Now().Add(c.srv.cfg.WriteTimeout))
-			if _, err := c.nc.Write(buf); err != nil {
+			if err := c.send(buf); err != nil {
 				c.close(fmt.Errorf("write: %w", err))
 				c.signal()
 			}
@@ -508,21 +559,4 @@ func (c *conn) take(o *outcome, next []session.Op) ([]session.Op, error) {
 	default:
 		return next, o.err
 	}
-}
-
-// publishWill publishes the Will Message of a connection that ended without a DISCONNECT [MQTT-3.1.2-8].
-func (c *conn) publishWill() {
-	if c.will == nil || !c.rights().CanPublish(c.will.Topic) {
-		return
-	}
-	m := &store.Message{Topic: c.will.Topic, Payload: c.will.Payload, QoS: c.will.QoS, Retain: c.will.Retain}
-	if m.QoS == 0 {
-		_ = c.srv.store.Transient(m)
-		return
-	}
-	c.srv.store.Publish(m, func(_ store.Ref, err error) {
-		if err != nil {
-			c.srv.log.Warn("will", "client", c.client.id, "error", err)
-		}
-	})
 }

@@ -1,5 +1,5 @@
-// Package broker is the reference pipelined MQTT broker: MQTT 3.1.1 over TCP, TLS and WebSocket, on an embedded JetStream
-// node (alone or as a member of a cluster) or on a store in memory.
+// Package broker is the reference pipelined MQTT broker: MQTT 3.1.1 and 5.0 over TCP, TLS and WebSocket, on an embedded
+// JetStream node (alone or as a member of a cluster) or on a store in memory.
 //
 // It owns the connections, the goroutines and the locks; the protocol itself is package session, what survives is
 // package store.
@@ -12,11 +12,19 @@
 // holds up nobody else. With Pipeline off the reader waits until nothing is pending before it reads on: the same code,
 // stop-and-wait.
 //
+// # MQTT 5.0
+//
+// Both versions share one path. What 5.0 adds is in conn5.go and client5.go, and travels with a message in the form in which
+// it goes out again. Each version reads what the other published. To a client of 5.0 the broker says why it closes the
+// connection; it never says so to one of 3.1.1. A session's expiry and a will's delay run on the node that had the
+// connection: if that node fails, the will is not published, and an expired session is found out at its next CONNECT.
+// Shared Subscriptions and enhanced authentication are refused, and the broker sends no Topic Alias.
+//
 // # Who may do what
 //
 // Package listen gives connections, package auth decides. A CONNECT is answered with 4 for a wrong password and 5 for a
-// client that is not let in or whose will it may not publish. A PUBLISH that is not allowed closes the connection, a
-// subscription that is not allowed gets 0x80. A session is resumed only by a client that may have all its subscriptions;
+// client that is not let in or whose will it may not publish. A PUBLISH that is not allowed closes the connection (5.0:
+// is answered with 0x87), a subscription that is not allowed gets 0x80 (5.0: 0x87). A session is resumed only by a client that may have all its subscriptions;
 // anybody else starts a new one. A reload closes the connections that would not be let in any more.
 //
 // # Operations

@@ -75,6 +75,9 @@ func (c *conn) settle() {
 	case <-c.answered:
 	}
 	<-c.left // its deadline must not end the wait that follows
+	if c.polite.Load() {
+		return // a DISCONNECT is still to come, and the wait after it
+	}
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return

@@ -74,6 +74,20 @@ func (cl *client) pubrec(c *conn, id uint16) (err error) {
 	return err
 }
 
+// more sends again what a resumed session still owes, if the window has room for it now. cl.mu is held.
+func (cl *client) more(c *conn) {
+	if !cl.sender.Owes() {
+		return
+	}
+	if !cl.out.on {
+		c.out = cl.sender.More(c.out, time.Now())
+		c.signal()
+		return
+	}
+	cl.out.held = cl.sender.More(cl.out.held, time.Now())
+	cl.flush(false)
+}
+
 // resend begins a connection with what a resumed session owes. cl.mu is held.
 func (cl *client) resend(c *conn, present bool) {
 	o := &cl.out
@@ -257,7 +271,7 @@ func (s *Server) resume(ctx context.Context, rec *store.Session, state []byte) (
 		return nil, err
 	}
 	for i, sub := range rec.Subscriptions {
-		if err := cl.subscribe(ctx, sub); err != nil {
+		if _, err := cl.subscribe(ctx, sub); err != nil {
 			cl.end()
 			return nil, fmt.Errorf("subscription %d of %d: %w", i+1, len(rec.Subscriptions), err)
 		}

@@ -149,6 +149,7 @@ func (s *Server) serve(nc net.Conn, hint listen.Hint) {
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
 	c.serve()
+	c.gone()
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()

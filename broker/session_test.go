@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -305,6 +306,13 @@ func TestRefusedConnects(t *testing.T) {
 	s := open(t, StoreMemory)
 	p := dial(t, s)
 	p.send([]byte{0x10, 13, 0, 4, 'M', 'Q', 'T', 'T', 9, 2, 0, 0, 0, 1, 'x'})
+	p.rd.SetVersion(packet.V5)
+	if f, err := p.next(); err != nil || !bytes.Equal(f.Body, []byte{0, 0x84, 0}) {
+		t.Fatalf("want CONNACK 0x84, got % x, %v", f.Body, err)
+	}
+	p.wantClosed()
+	p = dial(t, s)
+	p.send([]byte{0x10, 13, 0, 4, 'M', 'Q', 'T', 'T', 3, 2, 0, 0, 0, 1, 'x'})
 	p.want("CONNACK present=false code=1")
 	p.wantClosed()
 	p = dial(t, s)

@@ -262,6 +262,9 @@ func (s *Sender) Resend(b []byte, now time.Time) []byte {
 	return s.More(b, now)
 }
 
+// Owes reports whether a resumed session has not yet sent everything again.
+func (s *Sender) Owes() bool { return len(s.owed) > 0 }
+
 // More appends what a resumed session still owes and the window has room for. To be called after an acknowledgement.
 func (s *Sender) More(b []byte, now time.Time) []byte {
 	for len(s.owed) > 0 {

@@ -179,4 +179,3 @@ var ErrClosed = errors.New("store is closed")
 
 // ErrCorrupt says that stored bytes are not a message.
 var ErrCorrupt = errors.New("stored message is corrupt")
-

@@ -42,7 +42,7 @@ func newBrokerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Serve the reference broker",
-		Long: `Broker serves the reference broker: MQTT 3.1.1 with a pipelined QoS 1 and QoS 2 path, on an embedded
+		Long: `Broker serves the reference broker: MQTT 3.1.1 and 5.0 with a pipelined QoS 1 and QoS 2 path, on an embedded
 JetStream node, alone or as a member of a cluster. It logs to stderr. On SIGINT or SIGTERM it stops
 accepting, answers what it has read, and exits; a second signal ends it at once.
 
