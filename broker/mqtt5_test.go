@@ -372,3 +372,73 @@ func TestWill5(t *testing.T) {
 		got()
 	})
 }
+
+func TestNotAllowed5(t *testing.T) {
+	s := open(t, StoreMemory, files(t, rules, "dev-1", "boss"))
+	login := func(user, password string) *packet.Connect {
+		return &packet.Connect{ClientID: user, CleanSession: true, HasUsername: true, Username: user, HasPassword: true, Password: []byte(password)}
+	}
+	for _, c := range []struct {
+		reason string
+		edit   func(c *packet.Connect)
+		code   packet.ReasonCode
+	}{
+		{"wrong password", func(c *packet.Connect) { c.Password = []byte("x") }, packet.BadUserNameOrPassword},
+		{"nobody", func(c *packet.Connect) { c.HasUsername, c.HasPassword = false, false }, packet.NotAuthorized},
+		{"a will that it must not publish", func(c *packet.Connect) { c.Will = &packet.Will{Topic: "d/boss/t"} }, packet.NotAuthorized},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			p, con := dial5(t, s), login("dev-1", "pw-dev-1")
+			c.edit(con)
+			p.send(packet.V5.AppendConnect(nil, con))
+			p.want(fmt.Sprintf("CONNACK present=false %#02x", byte(c.code)))
+			p.wantClosed()
+		})
+	}
+	boss := connect5(t, s, login("boss", "pw-boss"), false)
+	boss.subscribe(0, packet.Subscription{Filter: "d/dev-1/#"}, packet.Subscription{Filter: "d/x"})
+	p := connect5(t, s, login("dev-1", "pw-dev-1"), false)
+	p.send(packet.V5.AppendSubscribe(nil, &packet.Subscribe{ID: 1, Subscriptions: []packet.Subscription{{Filter: "d/#"}, {Filter: "c/dev-1/x"}}}))
+	p.want("SUBACK 1 0x87 0x00")
+	p.send(pub5(0, 0, "d/x", "no", nil), pub5(1, 1, "d/x", "no", nil), pub5(2, 2, "d/x", "no", nil), pub5(2, 2, "d/dev-1/t", "yes", nil))
+	p.want("PUBACK 1 0x87", "PUBREC 2 0x87", "PUBREC 2") // the identifier of what was refused is free
+	p.send(ack5(packet.PUBREL, 2, 0))
+	p.want("PUBCOMP 2")
+	boss.want(`PUBLISH q0 d/dev-1/t "yes"`)
+	boss.wantQuiet()
+}
+
+// A session of 5.0 and its options survive the broker, and what expires does so while it is away.
+func TestRestart5(t *testing.T) {
+	dir := t.TempDir()
+	cfg := Config{Listen: "127.0.0.1:0", Store: StoreStaged, StoreDir: dir, Pipeline: true, Log: testLog(t)}
+	s := start(t, cfg)
+	c := func(id string, expiry uint32) *packet.Connect {
+		return &packet.Connect{ClientID: id, Properties: &props{SessionExpiry: packet.Some(expiry)}}
+	}
+	w := connect5(t, s, c("w", 100), false)
+	w.subscribe(77, packet.Subscription{Filter: "a", QoS: 1, NoLocal: true, RetainAsPublished: true})
+	short := connect5(t, s, c("short", 1), false)
+	short.subscribe(0, packet.Subscription{Filter: "a", QoS: 1})
+	short.leave(packet.Disconnect{})
+	p := clean5(t, s, "p")
+	w.send(pub5(1, 1, "a", "mine", nil))
+	w.want("PUBACK 1")
+	retained := packet.Publish{
+		Topic: []byte("a"), Payload: []byte("x"), ID: 1, QoS: 1, Retain: true,
+		Properties: &props{User: []packet.UserProperty{{Key: []byte("k"), Value: []byte("v")}}, MessageExpiry: packet.Some[uint32](1000)},
+	}
+	p.send(packet.V5.AppendPublish(nil, &retained))
+	p.want("PUBACK 1")
+	const sentence = `PUBLISH q1 a "x" retain subscription=77 k:v`
+	w.want(sentence)
+	s.Shutdown()
+	time.Sleep(time.Second)
+	s = start(t, cfg)
+	w = connect5(t, s, c("w", 100), true)
+	w.send(ack5(packet.PUBACK, w.want(`PUBLISH q1 a "x" dup retain subscription=77 k:v`), 0))
+	w.send(pub5(1, 1, "a", "mine again", nil))
+	w.want("PUBACK 1")
+	w.wantQuiet()
+	connect5(t, s, c("short", 1), false)
+}
