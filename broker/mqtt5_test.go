@@ -313,7 +313,7 @@ func TestSessionExpiry5(t *testing.T) {
 		w = connect5(t, s, expiry(100), false)
 		w.leave(packet.Disconnect{Properties: &props{SessionExpiry: packet.Some[uint32](0)}})
 		eventually(t, func() bool { return s.client("w") == nil })
-		w = connect5(t, s, expiry(100), false)
+		connect5(t, s, expiry(100), false)
 		w = connect5(t, s, expiry(0), true) // takes over, and will be the last
 		w.leave(packet.Disconnect{})
 		eventually(t, func() bool { return s.client("w") == nil })
