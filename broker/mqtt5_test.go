@@ -81,6 +81,17 @@ func TestGoodbye5(t *testing.T) {
 			p.wantEnd(c.code)
 		})
 	}
+	t.Run("while the client goes on sending", func(t *testing.T) {
+		p := clean5(t, s, "busy")
+		go func() {
+			for range 1000 {
+				if _, err := p.nc.Write(pub5(0, 0, "a", string(make([]byte, 2000)), nil)); err != nil {
+					return
+				}
+			}
+		}()
+		p.wantEnd(packet.PacketTooLarge)
+	})
 	t.Run("taken over", func(t *testing.T) {
 		p := clean5(t, s, "same")
 		clean5(t, s, "same")
