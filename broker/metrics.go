@@ -207,7 +207,7 @@ func (m *metrics) end(cause error, attached bool) {
 		why = endShutdown
 	case !attached:
 		why = endRefused
-	case cause == errDisconnect:
+	case cause == errDisconnect, cause == errWithWill:
 		why = endDisconnect
 	case cause == errTakenOver:
 		why = endTakenOver
