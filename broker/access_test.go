@@ -207,6 +207,7 @@ func TestSessionOfSomebodyElse(t *testing.T) {
 		boss.subscribe("d/dev-1/#", 1)
 		boss.send(packet.AppendEmpty(nil, packet.DISCONNECT))
 		boss.wantClosed()
+		away(t, s, "shared-id")
 		dev := as(t, s, "dev-1", "dev")
 		dev.want("CONNACK present=false code=0")
 		dev.send(pub(1, 1, "d/dev-1/t", "for the boss"))

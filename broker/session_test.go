@@ -97,12 +97,7 @@ func TestKeptSessionQueuesWhileAway(t *testing.T) {
 		w := connect(t, s, "w", "keep")
 		w.subscribe("a/+", 2)
 		w.cut()
-		for cl, gone := s.client("w"), false; !gone; { // or what was written to the old connection comes with DUP
-			cl.mu.Lock()
-			gone = cl.conn == nil
-			cl.mu.Unlock()
-			time.Sleep(time.Millisecond)
-		}
+		away(t, s, "w")
 		p := connect(t, s, "p")
 		p.send(numbered(30, func(id uint16) []byte { return pub(id, 1, "a/b", fmt.Sprint(id)) }))
 		p.want(sentences(30, "PUBACK #")...)
