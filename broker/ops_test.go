@@ -232,7 +232,7 @@ func TestHealth(t *testing.T) {
 // Each member tells about itself alone, and the last one of three cannot make anything durable.
 func TestOperationsInACluster(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts a cluster")
+		t.Skip("starts a cluster of three; run without -short")
 	}
 	servers := cluster(t, withOps, sysOften)
 	connect(t, servers[0], "x")

@@ -217,7 +217,7 @@ func strangers(t *testing.T, n *Node) {
 
 func TestCluster(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts a cluster of three nodes")
+		t.Skip("starts a cluster of three; run without -short")
 	}
 	var cfgs [3]Config
 	var routes []string

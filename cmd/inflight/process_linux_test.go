@@ -99,7 +99,7 @@ func (c *child) family() (pids []int) {
 func skipShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("a whole run takes seconds")
+		t.Skip("a whole run takes seconds; run without -short")
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // can take time away: no attempt may report less than 5 ms.
 func TestDelayIsReported(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds of load")
+		t.Skip("takes seconds of load; run without -short")
 	}
 	const delay, attempts = 5 * time.Millisecond, 10
 	addr := nullProcess(t, delay)

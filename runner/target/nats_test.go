@@ -15,7 +15,7 @@ import (
 func needNATS(t *testing.T, target string) *Program {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("builds and runs a real nats-server")
+		t.Skip("builds and runs a real nats-server; run without -short")
 	}
 	spec, err := Parse(target)
 	if err != nil {

@@ -212,7 +212,7 @@ func TestOpenWithTooManyReplicas(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts a cluster of three nodes")
+		t.Skip("starts a cluster of three; run without -short")
 	}
 	nodes := trio(t)
 	t.Run("contract", func(t *testing.T) {
