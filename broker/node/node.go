@@ -90,6 +90,7 @@ type Node struct {
 	srv   *server.Server
 	log   *slog.Logger
 	login nats.Option
+	fatal chan string // the first thing that the server cannot live with, at most one
 }
 
 // Start starts the server and returns when JetStream is healthy: in a cluster that takes a quorum of the members. When
@@ -121,12 +122,6 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	}
 	if c.Cluster != "" {
 		host, port, _ := splitHostPort(c.ClusterListen)
-		// Asking for the port now gives a plain error; the server would only log it and go on alone.
-		if l, err := net.Listen("tcp", c.ClusterListen); err != nil {
-			return nil, fmt.Errorf("cluster listener: %w", err)
-		} else if err := l.Close(); err != nil {
-			return nil, fmt.Errorf("cluster listener: %w", err)
-		}
 		// A server that does not listen for clients does not start its routes either. It listens on a loopback port of its
 		// own, and only this process knows the password.
 		opts.DontListen, opts.Host, opts.Port = false, "127.0.0.1", server.RANDOM_PORT
@@ -137,13 +132,21 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		}
 	}
 	awaitFirst(ctx, &c)
+	if c.Cluster != "" {
+		// Asking for the port gives a plain error before anything is made.
+		if l, err := net.Listen("tcp", c.ClusterListen); err != nil {
+			return nil, fmt.Errorf("cluster listener: %w", err)
+		} else if err := l.Close(); err != nil {
+			return nil, fmt.Errorf("cluster listener: %w", err)
+		}
+	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("embedded node: %w", err)
 	}
-	srv.SetLoggerV2(natsLog{c.Log}, false, false, false)
+	n := &Node{srv: srv, log: c.Log, login: nats.UserInfo(opts.Username, opts.Password), fatal: make(chan string, 1)}
+	srv.SetLoggerV2(natsLog{c.Log, n.fatal}, false, false, false)
 	srv.Start()
-	n := &Node{srv: srv, log: c.Log, login: nats.UserInfo(opts.Username, opts.Password)}
 	if err := n.awaitHealthy(ctx); err != nil {
 		n.Stop()
 		return nil, err
@@ -187,6 +190,8 @@ func (n *Node) awaitHealthy(ctx context.Context) error {
 			return nil
 		}
 		select {
+		case what := <-n.fatal:
+			return fmt.Errorf("embedded node: %s", what)
 		case <-ctx.Done():
 			return fmt.Errorf("embedded node is not healthy: %s (in a cluster, a majority of the members must be up): %w", status.Error, ctx.Err())
 		case <-tick.C:
@@ -219,8 +224,12 @@ func (n *Node) Stop() {
 	n.srv.WaitForShutdown()
 }
 
-// natsLog passes the server's log on.
-type natsLog struct{ log *slog.Logger }
+// natsLog passes the server's log on. The server expects that a fatal error ends the process: one that cannot listen for
+// its cluster would go on alone.
+type natsLog struct {
+	log   *slog.Logger
+	fatal chan<- string
+}
 
 func (l natsLog) Noticef(f string, v ...any) { l.log.Debug("node: " + fmt.Sprintf(f, v...)) }
 func (l natsLog) Warnf(f string, v ...any) {
@@ -229,7 +238,13 @@ func (l natsLog) Warnf(f string, v ...any) {
 		l.log.Warn("node: " + fmt.Sprintf(f, v...))
 	}
 }
-func (l natsLog) Fatalf(f string, v ...any) { l.log.Error("node: " + fmt.Sprintf(f, v...)) }
+func (l natsLog) Fatalf(f string, v ...any) {
+	l.Errorf(f, v...)
+	select {
+	case l.fatal <- fmt.Sprintf(f, v...):
+	default:
+	}
+}
 func (l natsLog) Errorf(f string, v ...any) { l.log.Error("node: " + fmt.Sprintf(f, v...)) }
 func (l natsLog) Debugf(f string, v ...any) {}
 func (l natsLog) Tracef(f string, v ...any) {}

@@ -291,10 +291,15 @@ func TestLogIsPassedOn(t *testing.T) {
 	if !strings.Contains(buf.String(), "node: ") || !strings.Contains(buf.String(), "level=DEBUG") {
 		t.Errorf("the server's notices are not in the log: %.200q", buf.String())
 	}
-	l := natsLog{slog.New(slog.NewTextHandler(&buf, nil))}
+	fatal := make(chan string, 1)
+	l := natsLog{slog.New(slog.NewTextHandler(&buf, nil)), fatal}
 	l.Warnf("w %d", 1)
 	l.Errorf("e %d", 2)
 	l.Fatalf("f %d", 3)
+	l.Fatalf("another") // nobody waits for a second one
+	if got := <-fatal; got != "f 3" {
+		t.Errorf("fatal %q", got)
+	}
 	l.Debugf("d")
 	l.Tracef("t")
 	for _, want := range []string{"level=WARN msg=\"node: w 1\"", "level=ERROR msg=\"node: e 2\"", "level=ERROR msg=\"node: f 3\""} {

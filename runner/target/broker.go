@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -90,10 +91,12 @@ func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
 		}
 	}()
 	first, _ := strconv.Atoi(p.spec.Params["port"]) // 0 when not given
-	ports, err := choosePorts(n, p.about.Ports, first)
+	ports, err := choosePorts(slot.Number, n, p.about.Ports, first)
 	if err != nil {
 		return b, err
 	}
+	// A name that no other cluster has: members that dialled a stranger's port would otherwise become its members.
+	cluster := fmt.Sprintf("inflight-slot%d-%s", slot.Number, rand.Text()[:8])
 	nodes := make([]*node, n)
 	for i := range nodes {
 		name := "n" + strconv.Itoa(i+1)
@@ -102,7 +105,7 @@ func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
 	var all []*process
 	for _, node := range nodes {
 		data := &templateData{
-			Name: node.Name, Node: node, Nodes: nodes, Clustered: n > 1, Cluster: fmt.Sprintf("inflight-slot%d", slot.Number),
+			Name: node.Name, Node: node, Nodes: nodes, Clustered: n > 1, Cluster: cluster,
 			Dir: node.data(), Replicas: replicas, Params: p.spec.Params,
 		}
 		process, err := p.process(slot, data)
