@@ -16,9 +16,12 @@ import (
 // the URLs and the files.
 type Access struct {
 	Listeners []string // URLs: mqtt://, mqtts://, ws://, wss://, each with a port
-	Cert      string   // certificate file of the TLS listeners, PEM
-	Key       string   // and its key
-	ClientCA  string   // CA of clients' certificates, PEM; "": clients are not asked for one
+	// NoListener opens none: the broker serves only what [Server.ServeConn] is given, and whoever proves no name is let in
+	// only with AllowAnonymous.
+	NoListener bool
+	Cert       string // certificate file of the TLS listeners, PEM
+	Key        string // and its key
+	ClientCA   string // CA of clients' certificates, PEM; "": clients are not asked for one
 	// ClientCert says whether a client must have a certificate: require (default) or optional.
 	ClientCert   string
 	Origins      []string // hosts whose web pages may connect by WebSocket
@@ -62,6 +65,15 @@ func (c *Config) validateAccess() error {
 	if err := c.listenConfig().Validate(); err != nil {
 		return err
 	}
+	if c.NoListener {
+		switch {
+		case len(c.urls()) > 0:
+			return errors.New("listeners are given, and none is to be opened")
+		case c.PasswordFile == "" && !c.AllowAnonymous:
+			return errors.New("no client could prove who it is: give a password file, or allow anonymous clients")
+		}
+		return nil
+	}
 	var errs []error
 	for _, url := range c.urls() {
 		e, _ := listen.Parse(url)
@@ -76,8 +88,8 @@ func (c *Config) validateAccess() error {
 
 // anonymous reports whether clients that prove no name are let in.
 func (c *Config) anonymous() bool {
-	if c.AllowAnonymous {
-		return true
+	if c.AllowAnonymous || c.NoListener {
+		return c.AllowAnonymous
 	}
 	for _, url := range c.urls() {
 		if e, _ := listen.Parse(url); !e.Loopback() {

@@ -48,6 +48,10 @@ func TestWhoMayConnectWhere(t *testing.T) {
 			c.Listeners, c.Cert, c.Key, c.ClientCA = []string{"mqtts://:8883", "mqtt://:1883"}, "c", "k", "ca"
 		}, "listener mqtt://:1883 can be reached", false},
 		{"a listener that is none", func(c *Config) { c.Listeners = []string{"gopher://x:1"} }, "unknown scheme", false},
+		{"no listener and no proof", func(c *Config) { c.NoListener = true }, "no client could prove who it is", false},
+		{"no listener and passwords", func(c *Config) { c.NoListener, c.PasswordFile = true, "p" }, "", false},
+		{"no listener, if asked for", func(c *Config) { c.NoListener, c.AllowAnonymous = true, true }, "", true},
+		{"no listener beside one", func(c *Config) { c.NoListener, c.Listen = true, "127.0.0.1:1" }, "none is to be opened", false},
 		{"no certificate", func(c *Config) { c.Listeners = []string{"wss://127.0.0.1:1"} }, "--cert", false},
 	} {
 		cfg := Config{Store: StoreMemory}

@@ -66,7 +66,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	c.Access = c.Access.withDefaults()
-	if c.Listen == "" && len(c.Listeners) == 0 {
+	if c.Listen == "" && len(c.Listeners) == 0 && !c.NoListener {
 		c.Listen = "127.0.0.1:1883"
 	}
 	if c.Store == "" {

@@ -133,8 +133,30 @@ func (s *Server) closeStore() {
 	}
 }
 
-// Addr is the address of the first listener, which is Listen if that is given.
-func (s *Server) Addr() net.Addr { return s.ln.Addrs()[0] }
+// Addr is the address of the first listener, which is Listen if that is given; nil without listeners.
+func (s *Server) Addr() net.Addr {
+	if addrs := s.ln.Addrs(); len(addrs) > 0 {
+		return addrs[0]
+	}
+	return nil
+}
+
+// ServeConn serves a network connection that no listener of the broker has accepted: one of the caller's own listener, or
+// an end of a net.Pipe. It returns when the connection has ended, and closes it. nc carries control packets as a stream of
+// bytes and must honour deadlines; if it has a method CloseWrite, its client gets time to read what is left. The limit on
+// connections and the names in client certificates are the listeners'. A broker that drains or shuts down closes nc at once.
+func (s *Server) ServeConn(nc net.Conn) {
+	defer nc.Close()
+	s.mu.Lock()
+	if s.closing || s.draining {
+		s.mu.Unlock()
+		return
+	}
+	s.wg.Add(1) // before Shutdown waits, which sets closing first
+	s.mu.Unlock()
+	defer s.wg.Done()
+	s.serve(nc, listen.Hint{})
+}
 
 // serve runs one connection to its end.
 func (s *Server) serve(nc net.Conn, hint listen.Hint) {
@@ -195,7 +217,11 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("ready", "mqtt", s.Addr().String(), "listeners", s.ln.URLs(), "node", s.cfg.Node, "store", s.cfg.Store, "durability", s.store.Durability(),
+	addr := "none"
+	if a := s.Addr(); a != nil {
+		addr = a.String()
+	}
+	s.log.Info("ready", "mqtt", addr, "listeners", s.ln.URLs(), "node", s.cfg.Node, "store", s.cfg.Store, "durability", s.store.Durability(),
 		"pipeline", s.cfg.Pipeline, "replicas", s.cfg.Replicas)
 	for {
 		select {

@@ -14,7 +14,7 @@ import (
 
 // Config of a Set.
 type Config struct {
-	URLs             []string
+	URLs             []string      // none: a Set that accepts nothing
 	CertFile         string        // PEM, needed by mqtts and wss
 	KeyFile          string        // PEM
 	ClientCAFile     string        // PEM; "": clients are not asked for a certificate
@@ -47,9 +47,6 @@ func (c Config) Validate() error {
 		e, err := Parse(s)
 		errs = append(errs, err)
 		needTLS = needTLS || e.TLS()
-	}
-	if len(c.URLs) == 0 {
-		errs = append(errs, errors.New("no listener"))
 	}
 	switch {
 	case needTLS && (c.CertFile == "" || c.KeyFile == ""):

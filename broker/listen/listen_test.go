@@ -70,7 +70,6 @@ func TestValidate(t *testing.T) {
 	}{
 		{"plain", Config{URLs: []string{"mqtt://127.0.0.1:0"}}, ""},
 		{"TLS", Config{URLs: []string{"mqtts://127.0.0.1:0"}, CertFile: "c", KeyFile: "k", ClientCAFile: "a"}, ""},
-		{"nothing", Config{}, "no listener"},
 		{"no key", Config{URLs: []string{"wss://127.0.0.1:0"}, CertFile: "c"}, "needs a certificate and its key"},
 		{"a certificate for nobody", Config{URLs: []string{"ws://127.0.0.1:0"}, CertFile: "c", KeyFile: "k"}, "no listener uses TLS"},
 		{"client certificates, somehow", Config{URLs: []string{"mqtt://127.0.0.1:0"}, ClientCert: "maybe"}, `"maybe": want require or optional`},
