@@ -228,6 +228,8 @@ func (c *conn) read(keepAlive time.Duration) error {
 	var count traffic
 	total := &c.srv.metrics.in
 	defer func() { total.fold(&count) }()
+	_ = c.nc.SetReadDeadline(time.Time{}) // that of the CONNECT
+	fresh := true                         // a packet was handled since the Keep Alive began to run
 	for {
 		if c.leaving.Load() {
 			return errShutdown
@@ -237,11 +239,10 @@ func (c *conn) read(keepAlive time.Duration) error {
 			return err
 		}
 		if !ok {
-			if keepAlive > 0 {
-				_ = c.nc.SetReadDeadline(time.Now().Add(keepAlive))
-			} else {
-				_ = c.nc.SetReadDeadline(time.Time{})
+			if fresh && keepAlive > 0 {
+				_ = c.nc.SetReadDeadline(time.Now().Add(keepAlive)) // [MQTT-3.1.2-24]; a part of a packet does not extend it
 			}
+			fresh = false
 			total.fold(&count)
 			if c.leaving.Load() { // see leave
 				return errShutdown
@@ -257,6 +258,7 @@ func (c *conn) read(keepAlive time.Duration) error {
 		if c.parting.Load() {
 			return c.cause()
 		}
+		fresh = true
 		count.add(f.Header, wireSize(f))
 		if err := c.handle(f); err != nil {
 			return err
