@@ -15,6 +15,7 @@ type client5 struct {
 	left        time.Time      // when the connection ended; zero while there is one
 	expiryTimer *time.Timer    // runs while the connection is gone, if the session expires
 	will        *store.Message // waits for its delay
+	willSince   time.Time      // since when it does
 	willTimer   *time.Timer
 
 	noLocal atomic.Bool // a subscription wants to know who publishes

@@ -23,7 +23,7 @@ func (c *conn) publishWill() {
 		if cl.expiry > 0 && !cl.ended {
 			defer cl.mu.Unlock()
 			delay := time.Duration(min(p.WillDelay.Value, cl.expiry)) * time.Second
-			cl.will = m
+			cl.will, cl.willSince = m, time.Now()
 			cl.willTimer = time.AfterFunc(delay, func() { cl.lateWill(m) })
 			return
 		}
@@ -37,7 +37,7 @@ func (cl *client) lateWill(m *store.Message) {
 	cl.mu.Lock()
 	due := cl.will == m
 	if due {
-		cl.will = nil
+		cl.takeWill()
 	}
 	cl.mu.Unlock()
 	if due {
@@ -45,10 +45,14 @@ func (cl *client) lateWill(m *store.Message) {
 	}
 }
 
-// takeWill returns the will that waits for its delay, which is then the caller's to publish or to drop. cl.mu is held.
+// takeWill returns the will that waits for its delay, which is then the caller's to publish or to drop. A Message Expiry
+// Interval of its own begins with the publication, section 3.1.3.2.4. cl.mu is held.
 func (cl *client) takeWill() *store.Message {
 	m := cl.will
 	cl.will = nil
+	if m != nil && m.Expires != 0 {
+		m.Expires += time.Since(cl.willSince).Milliseconds()
+	}
 	if cl.willTimer != nil {
 		cl.willTimer.Stop()
 		cl.willTimer = nil
