@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -335,7 +336,7 @@ func (s *Server) endSession(ctx context.Context, cl *client, held bool) {
 		return
 	}
 	if err == nil {
-		err = s.store.DeleteSession(ctx, cl.id)
+		err = s.store.DeleteSession(ctx, cl.id, math.MaxUint64)
 	} // else the record stays, so that the next session of this identifier cleans up
 	if err != nil {
 		s.log.Warn("end of session", "client", cl.id, "error", err)

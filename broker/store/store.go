@@ -72,6 +72,27 @@ type Session struct {
 	// MQTT 5.0: a session that is not Clean ends so many seconds after its connection ended; nil: never.
 	Expiry *uint32    `json:"expiry,omitempty"`
 	Ended  *time.Time `json:"ended,omitempty"` // when its connection ended; nil: it goes on, or its node failed
+
+	Will *Will `json:"will,omitempty"` // neither published nor withdrawn; nil: none
+
+	// Revision tells this state of the record from every other one. It is the store's: reading and writing sets it.
+	Revision uint64 `json:"-"`
+}
+
+// Will is a Will Message with what it takes to publish it when its connection, and maybe its node, is gone.
+type Will struct {
+	Topic   string `json:"topic"`
+	Payload []byte `json:"payload,omitempty"`
+	QoS     byte   `json:"qos,omitempty"`
+	Retain  bool   `json:"retain,omitempty"`
+
+	// MQTT 5.0
+	Delay  uint32  `json:"delay,omitempty"`  // Will Delay Interval in seconds
+	Passed []byte  `json:"passed,omitempty"` // see Message
+	Expiry *uint32 `json:"expiry,omitempty"` // Message Expiry Interval in seconds, from when it is published; nil: none
+
+	// Ref is its held copy, at QoS 2, once it was decided that it is published: whoever finds it releases it.
+	Ref Ref `json:"ref,omitempty"`
 }
 
 // Lives reports whether the session can be resumed at now.
@@ -137,10 +158,16 @@ type Store interface {
 
 	// Session reads a session's record; ErrNotFound when there is none.
 	Session(ctx context.Context, client string) (*Session, error)
+	// Sessions calls each with every record, in no order, until it returns false. A record that is written meanwhile may be
+	// left out or come twice.
+	Sessions(ctx context.Context, each func(*Session) bool) error
 	// PutSession writes it.
 	PutSession(ctx context.Context, s *Session) error
-	// DeleteSession removes it.
-	DeleteSession(ctx context.Context, client string) error
+	// SwapSession writes it if the record is still that of its Revision, 0 standing for none; ErrConflict if not. Of two
+	// nodes that swap the same record one succeeds.
+	SwapSession(ctx context.Context, s *Session) error
+	// DeleteSession removes the record of a revision, or an older one; a newer one stays. With math.MaxUint64 none does.
+	DeleteSession(ctx context.Context, client string, revision uint64) error
 
 	// Subscribe starts, or continues, the feed of one subscription. A durable feed keeps its place while it is closed.
 	// Deliveries of QoS 1 and 2 publications come from one goroutine, in order, and deliver may block: that is the feed's
@@ -173,6 +200,9 @@ type Store interface {
 
 // ErrNotFound says that there is no such record or message.
 var ErrNotFound = errors.New("not found")
+
+// ErrConflict says that a record was changed since it was read.
+var ErrConflict = errors.New("changed meanwhile")
 
 // ErrClosed says that the store was closed.
 var ErrClosed = errors.New("store is closed")

@@ -22,6 +22,7 @@ type Store struct {
 	next     store.Ref
 	held     map[string]map[store.Ref]heldMessage
 	sessions map[string]store.Session
+	revision uint64              // of the last change of a session
 	outbound map[string][]byte   // by Client Identifier
 	retained map[string]retained // by topic
 	changes  uint64              // of retained
@@ -187,45 +188,6 @@ func (s *Store) Forget(_ context.Context, client string) error {
 		return store.ErrClosed
 	}
 	delete(s.held, client)
-	return nil
-}
-
-// Session reads a record.
-func (s *Store) Session(_ context.Context, client string) (*store.Session, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, store.ErrClosed
-	}
-	rec, ok := s.sessions[client]
-	if !ok {
-		return nil, store.ErrNotFound
-	}
-	rec.Subscriptions = append([]store.Subscription(nil), rec.Subscriptions...)
-	return &rec, nil
-}
-
-// PutSession writes a record.
-func (s *Store) PutSession(_ context.Context, rec *store.Session) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return store.ErrClosed
-	}
-	cp := *rec
-	cp.Subscriptions = append([]store.Subscription(nil), rec.Subscriptions...)
-	s.sessions[rec.ClientID] = cp
-	return nil
-}
-
-// DeleteSession removes a record.
-func (s *Store) DeleteSession(_ context.Context, client string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return store.ErrClosed
-	}
-	delete(s.sessions, client)
 	return nil
 }
 

@@ -158,7 +158,7 @@ func TestNothingIsKeptForWhoIsGone(t *testing.T) {
 		if err := s.PutSession(t.Context(), &store.Session{ClientID: client}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.DeleteSession(t.Context(), client); err != nil {
+		if err := s.DeleteSession(t.Context(), client, 1<<63); err != nil {
 			t.Fatal(err)
 		}
 	}

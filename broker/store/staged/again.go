@@ -14,6 +14,10 @@ import (
 // askAgain sends a request and waits for its answer, also until a stream has a leader, at most the store's time-out. lost is for questions that
 // do no harm when they are asked twice: what is not answered is asked again, because it may be lost with the leader.
 func (s *Store) askAgain(subject string, body []byte, lost bool) ([]byte, error) {
+	return s.askAgainWith(nil, subject, body, lost)
+}
+
+func (s *Store) askAgainWith(header nats.Header, subject string, body []byte, lost bool) ([]byte, error) {
 	type answer struct {
 		data []byte
 		err  error
@@ -21,7 +25,7 @@ func (s *Store) askAgain(subject string, body []byte, lost bool) ([]byte, error)
 	ch := make(chan answer, 16)
 	end := time.Now().Add(s.cfg.Timeout)
 	for {
-		s.calls.send(&nats.Msg{Subject: subject, Data: body}, func(data []byte, err error) {
+		s.calls.send(&nats.Msg{Subject: subject, Header: header, Data: body}, func(data []byte, err error) {
 			select {
 			case ch <- answer{data, err}:
 			default: // enough of them

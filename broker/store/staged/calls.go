@@ -165,13 +165,14 @@ func (c *calls) close() {
 
 // Error codes of the JetStream API that decide something here.
 const (
-	codeUnavailable   = 10008 // the cluster has no leader at the moment
-	codeConsumerInUse = 10013 // a consumer's deliver subject has interest
-	codeNoMessage     = 10037 // no message found
-	codeWrongLastID   = 10070 // expected last message id does not match
-	codeWrongSequence = 10071 // expected last sequence does not match
-	codeNoCluster     = 10074 // replicas > 1 on a server of its own
-	codeDuplicateBusy = 10158 // the same message id is being stored right now
+	codeUnavailable    = 10008 // the cluster has no leader at the moment
+	codeConsumerInUse  = 10013 // a consumer's deliver subject has interest
+	codeNoMessage      = 10037 // no message found
+	codeWrongLastID    = 10070 // expected last message id does not match
+	codeWrongSequence  = 10071 // expected last sequence does not match
+	codeNoCluster      = 10074 // replicas > 1 on a server of its own
+	codeDuplicateBusy  = 10158 // the same message id is being stored right now
+	codeWrongSequence2 = 10164 // as codeWrongSequence, where the last one is not known for certain
 )
 
 // apiError is the error part of an answer of JetStream.

@@ -184,9 +184,18 @@ func (s *Store) RetainedEnd(ctx context.Context) (uint64, error) {
 	case <-ctx.Done():
 		return 0, fmt.Errorf("end of the retained messages: %w", ctx.Err())
 	}
-	data, err := s.askAgain("$JS.API.STREAM.INFO."+retainedStream, nil, true)
+	end, err := s.lastSeq(retainedStream)
 	if err != nil {
 		return 0, fmt.Errorf("end of the retained messages: %w", err)
+	}
+	return end, nil
+}
+
+// lastSeq is the last sequence of a stream.
+func (s *Store) lastSeq(stream string) (uint64, error) {
+	data, err := s.askAgain("$JS.API.STREAM.INFO."+stream, nil, true)
+	if err != nil {
+		return 0, err
 	}
 	var info struct {
 		Error *apiError `json:"error"`
@@ -195,7 +204,7 @@ func (s *Store) RetainedEnd(ctx context.Context) (uint64, error) {
 		} `json:"state"`
 	}
 	if err := json.Unmarshal(data, &info); err != nil {
-		return 0, fmt.Errorf("answer of stream %s: %w", retainedStream, err)
+		return 0, fmt.Errorf("answer of stream %s: %w", stream, err)
 	}
 	if info.Error != nil {
 		return 0, info.Error

@@ -36,7 +36,9 @@ func closing() []check {
 				{"forget", func() error { return e.S.Forget(ctx, e.Client) }},
 				{"session", func() error { _, err := e.S.Session(ctx, e.Client); return err }},
 				{"put session", func() error { return e.S.PutSession(ctx, &store.Session{ClientID: e.Client}) }},
-				{"delete session", func() error { return e.S.DeleteSession(ctx, e.Client) }},
+				{"delete session", func() error { return e.S.DeleteSession(ctx, e.Client, 1) }},
+				{"swap session", func() error { return e.S.SwapSession(ctx, &store.Session{ClientID: e.Client}) }},
+				{"sessions", func() error { return e.S.Sessions(ctx, func(*store.Session) bool { return true }) }},
 				{"subscribe", func() error {
 					_, err := e.S.Subscribe(ctx, e.Client, store.Subscription{Filter: e.Root, QoS: 2}, true, func(store.Delivery) {})
 					return err
