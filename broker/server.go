@@ -108,7 +108,7 @@ func (s *Server) openStore(ctx context.Context) error {
 		lead = s.cfg.Node
 	}
 	st, err := staged.Open(ctx, staged.Config{
-		Conn: storeConn, Replicas: s.cfg.Replicas, Timeout: s.cfg.StoreTimeout, Sync: s.cfg.Sync, Lead: lead, Log: s.log,
+		Conn: storeConn, Node: s.cfg.Node, Replicas: s.cfg.Replicas, Timeout: s.cfg.StoreTimeout, Sync: s.cfg.Sync, Lead: lead, Log: s.log,
 	})
 	if err != nil {
 		storeConn.Close()

@@ -197,7 +197,7 @@ func TestOpenWithTooManyReplicas(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), startUp)
 	defer cancel()
 	begin := time.Now()
-	s, err := Open(ctx, Config{Conn: m.conn(), Replicas: 3})
+	s, err := Open(ctx, Config{Conn: m.conn(), Node: m.cfg.Name, Replicas: 3})
 	if err == nil {
 		s.Close()
 		t.Fatal("opened")
@@ -224,7 +224,7 @@ func TestCluster(t *testing.T) {
 		})
 	})
 	t.Run("other replicas are refused with a hint", func(t *testing.T) {
-		s, err := Open(starting(t), Config{Conn: nodes[2].conn(), Replicas: 1})
+		s, err := Open(starting(t), Config{Conn: nodes[2].conn(), Node: nodes[2].cfg.Name, Replicas: 1})
 		if err == nil {
 			s.Close()
 			t.Fatal("opened")

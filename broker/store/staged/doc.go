@@ -4,13 +4,15 @@
 // # Streams
 //
 //	INF_staged    inf.h.<client>.<packet identifier>   held QoS 2 messages, until they are discarded
-//	INF_msgs      inf.m.<topic as a subject>           deliveries, kept as long as a subscription wants them
+//	INF_msgs      inf.m.<origin>.<topic as a subject>  deliveries, kept as long as a subscription wants them
 //	INF_sessions  inf.s.<client>                       one record for each session, last value
 //	              inf.o.<client>                       what a kept session has sent and not seen acknowledged, last value
 //	INF_retained  inf.r.<topic as a subject>           retained messages, last value; an empty one is purged
 //
-// <client> is a hash of the Client Identifier; package topic maps topics to subjects. QoS 0 publications take no stream:
-// inf.q.<topic as a subject> on plain NATS.
+// <client> is a hash of the Client Identifier; <origin> is a hash of the name of the node that released the message, or _
+// for what was not staged; package topic maps topics to subjects. QoS 0 publications take no stream:
+// inf.q.<topic as a subject> on plain NATS. The metadata of each stream says which version of this layout it has; streams
+// of another one are refused.
 //
 // # Exactly once
 //

@@ -83,7 +83,7 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 		if len(subject) > maxSubject {
 			return fail(fmt.Errorf("as a subject it takes %d bytes, limit %d", len(subject), maxSubject))
 		}
-		cfg.FilterSubjects = append(cfg.FilterSubjects, msgsRoot+subject)
+		cfg.FilterSubjects = append(cfg.FilterSubjects, anyOrigin+subject)
 		if err := f.listen(transient+subject, transientQueue, f.transient); err != nil {
 			return fail(err)
 		}

@@ -112,7 +112,7 @@ func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 // at the last message id after.
 func (s *Store) isReleased(ctx context.Context, ref store.Ref) (bool, error) {
 	for {
-		msg := nats.NewMsg(msgsRoot + "probe")
+		msg := nats.NewMsg(s.published + "probe")
 		msg.Header.Set(jetstream.MsgIDHeader, s.messageID(ref))
 		if s.cfg.Replicas > 1 {
 			msg.Header.Set(jetstream.ExpectedLastSeqHeader, impossible)

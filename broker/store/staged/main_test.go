@@ -70,7 +70,7 @@ func (m *member) conn() *nats.Conn {
 // open opens a store on the node.
 func (m *member) open(t testing.TB) *Store {
 	t.Helper()
-	s, err := Open(starting(t), Config{Conn: m.conn(), Replicas: m.replicas})
+	s, err := Open(starting(t), Config{Conn: m.conn(), Node: m.cfg.Name, Replicas: m.replicas})
 	if err != nil {
 		t.Fatal(err)
 	}

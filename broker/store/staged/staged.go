@@ -31,6 +31,14 @@ const (
 	outboundRoot = "inf.o."
 	retainedRoot = "inf.r."
 	transient    = "inf.q."
+
+	anyOrigin = msgsRoot + "*." // what subscriptions filter by
+)
+
+// layout is the version of what is in the streams; each of them carries it in its metadata. The first one left none.
+const (
+	layout    = "2"
+	layoutKey = "inflight-layout"
 )
 
 // maxSubject is how long a topic may be as a subject, in bytes: JetStream keeps the length of a subject in 16 bits, and
@@ -58,6 +66,7 @@ const closeWait = 2 * time.Second
 // Config of the store.
 type Config struct {
 	Conn     *nats.Conn    // of this store alone; it is closed with it
+	Node     string        // name of this node, unique among those that share the streams; required
 	Replicas int           // of every stream; 0 means 1
 	Timeout  time.Duration // of one store operation; 0 means 10 s
 	Sync     bool          // the node syncs each write: named in the durability, not configured here
@@ -73,6 +82,9 @@ type Store struct {
 	calls *calls
 	log   *slog.Logger
 	epoch string // of the staged stream; part of a release's message id
+
+	published string // root of the subjects of what Publish delivers
+	released  string // of what Release delivers: it tells this node's from others'
 
 	mu       sync.RWMutex
 	trackers map[string]*tracker // by Client Identifier
@@ -98,12 +110,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Node == "" {
+		return nil, errors.New("no name for this node")
+	}
 	js, err := jetstream.New(cfg.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
 	s := &Store{
 		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log, trackers: make(map[string]*tracker),
+		published: msgsRoot + "_.", released: msgsRoot + origin(cfg.Node) + ".",
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	streams := []jetstream.StreamConfig{
@@ -114,6 +130,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	for _, c := range streams {
 		c.Storage, c.Replicas, c.AllowDirect = jetstream.FileStorage, cfg.Replicas, false
+		c.Metadata = map[string]string{layoutKey: layout}
 		info, err := s.createStream(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", c.Name, err)
@@ -137,7 +154,7 @@ func (s *Store) createStream(ctx context.Context, c jetstream.StreamConfig) (*je
 			return info, nil
 		}
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return nil, fmt.Errorf("it exists with another configuration (other replicas?): use the same --replicas or another --store-dir: %w", err)
+			return nil, s.differs(ctx, c, err)
 		}
 		var api *jetstream.APIError
 		if errors.As(err, &api) && api.ErrorCode == codeNoCluster {
@@ -149,6 +166,24 @@ func (s *Store) createStream(ctx context.Context, c jetstream.StreamConfig) (*je
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// differs says why a stream that exists cannot be used.
+func (s *Store) differs(ctx context.Context, c jetstream.StreamConfig, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	if found, err := s.js.Stream(ctx, c.Name); err == nil {
+		have := found.CachedInfo().Config
+		switch version := have.Metadata[layoutKey]; {
+		case version == "":
+			return fmt.Errorf("it was made by an older inflight (layout 1, this one has %s): use another --store-dir, or that inflight", layout)
+		case version != layout:
+			return fmt.Errorf("it was made by another inflight (layout %.20q, this one has %s): use another --store-dir, or that inflight", version, layout)
+		case have.Replicas != c.Replicas:
+			return fmt.Errorf("it has %d replicas, not %d: use --replicas %[1]d, or another --store-dir", have.Replicas, c.Replicas)
+		}
+	}
+	return fmt.Errorf("it exists with another configuration: use another --store-dir: %w", err)
 }
 
 func (s *Store) tryStream(ctx context.Context, c jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
@@ -205,6 +240,9 @@ func hash(parts ...string) string {
 	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil)[:15])
 }
 
+// origin is the token of a node in the subjects of what it releases.
+func origin(node string) string { return hash(node)[:8] }
+
 func (s *Store) tracker(client string) *tracker {
 	s.mu.RLock()
 	t := s.trackers[client]
@@ -245,7 +283,7 @@ func (s *Store) Publish(m *store.Message, done store.Done) {
 		done(0, err)
 		return
 	}
-	msg := &nats.Msg{Subject: msgsRoot + subject, Data: store.Encode(make([]byte, 0, 4+m.Size()), m)}
+	msg := &nats.Msg{Subject: s.published + subject, Data: store.Encode(make([]byte, 0, 4+m.Size()), m)}
 	if m.Retain {
 		done = s.retain(msg, subject, m, done)
 	}
@@ -311,7 +349,7 @@ func (s *Store) Release(client string, _ uint16, ref store.Ref, m *store.Message
 	}
 	t := s.tracker(client)
 	msg := &nats.Msg{
-		Subject: msgsRoot + subject,
+		Subject: s.released + subject,
 		Header:  nats.Header{jetstream.MsgIDHeader: {s.messageID(ref)}},
 		Data:    store.Encode(make([]byte, 0, 4+m.Size()), m),
 	}
