@@ -117,6 +117,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		MaxPayload:         maxPayload,
 		MaxControlLine:     maxControlLine,
 		MaxPending:         256 << 20,
+		JetStreamLimits:    server.JSLimitOpts{DefaultMaxConsumers: -1}, // a subscription is a consumer; the server's own limit is 1,000
 		Username:           "broker",
 		Password:           rand.Text(),
 	}
@@ -238,6 +239,7 @@ func (l natsLog) Warnf(f string, v ...any) {
 		l.log.Warn("node: " + fmt.Sprintf(f, v...))
 	}
 }
+
 func (l natsLog) Fatalf(f string, v ...any) {
 	l.Errorf(f, v...)
 	select {

@@ -154,6 +154,23 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// A subscription of a client is a consumer, and a broker has more of them than the thousand that a server allows by itself.
+func TestManyConsumers(t *testing.T) {
+	js, err := jetstream.New(connect(t, start(t, Config{Name: "n1", StoreDir: t.TempDir()})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := starting(t)
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1100 {
+		if _, err := js.CreateConsumer(ctx, "S", jetstream.ConsumerConfig{Durable: fmt.Sprintf("c%d", i)}); err != nil {
+			t.Fatalf("consumer %d: %v", i+1, err)
+		}
+	}
+}
+
 func TestStartFails(t *testing.T) {
 	t.Run("the directory is a file", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "file")
