@@ -163,23 +163,38 @@ func (v Version) Split(b []byte, limit int) (f Frame, n, need int, err error) {
 // Next spin.
 const maxEmptyReads = 100
 
+// idleBuffer is how many bytes a Reader has while little comes, which is after idleReads reads in a row that gave less.
+// Most connections of a broker are idle most of the time, and their buffers are most of what they cost.
+const (
+	idleBuffer = 512
+	idleReads  = 8
+)
+
 // Reader reads frames from a stream through one buffer that grows to the largest packet seen, at most the limit.
 // It belongs to one goroutine.
+//
+// The buffer is small until a read fills it; then it takes its full size at once, and keeps it while much comes.
 type Reader struct {
 	src        io.Reader
 	buf        []byte
 	start, end int
+	size       int    // of the buffer while much comes
+	idle       []byte // the small one
+	full       bool   // the last read filled the buffer
+	little     int    // reads in a row that the small one would have held
 	limit      int
 	version    Version
 }
 
-// NewReader returns a Reader of src with an initial buffer of size bytes that refuses packets with a Remaining Length
-// above limit bytes (0: [MaxRemaining]).
+// NewReader returns a Reader of src that reads up to size bytes at once, more only for a larger packet, and refuses
+// packets with a Remaining Length above limit bytes (0: [MaxRemaining]).
 func NewReader(src io.Reader, size, limit int) *Reader {
 	if limit <= 0 || limit > MaxRemaining {
 		limit = MaxRemaining
 	}
-	return &Reader{src: src, buf: make([]byte, max(size, 64)), limit: limit}
+	size = max(size, 64)
+	idle := make([]byte, min(size, idleBuffer))
+	return &Reader{src: src, buf: idle, idle: idle, size: size, limit: limit}
 }
 
 // SetVersion makes what follows packets of the version, as [Version.Split] says. Until it is called they are of 3.1.1,
@@ -224,8 +239,18 @@ func (r *Reader) Buffered() (f Frame, ok bool, err error) {
 // returned as it is (net timeouts can be retried), the end of the stream as described at [Reader.Next].
 func (r *Reader) Fill() error {
 	r.room(0)
+	switch {
+	case r.full && len(r.buf) < r.size:
+		r.grow()
+	case r.start == r.end && r.little >= idleReads:
+		r.buf = r.idle
+	}
 	n, err := r.src.Read(r.buf[r.end:])
 	r.end += n
+	r.full = r.end == len(r.buf)
+	if r.little++; n >= len(r.idle) {
+		r.little = 0
+	}
 	if n > 0 {
 		return nil
 	}
@@ -250,8 +275,13 @@ func (r *Reader) room(need int) {
 		r.start, r.end = 0, r.end-r.start
 	}
 	if r.end == len(r.buf) {
-		grown := make([]byte, 2*len(r.buf))
-		copy(grown, r.buf[:r.end])
-		r.buf = grown
+		r.grow()
 	}
+}
+
+func (r *Reader) grow() {
+	grown := make([]byte, max(2*len(r.buf), r.size))
+	copy(grown, r.buf[r.start:r.end])
+	r.start, r.end = 0, r.end-r.start
+	r.buf = grown
 }

@@ -227,3 +227,93 @@ func TestFrameKeepsToItself(t *testing.T) {
 		t.Errorf("the next packet is now %v, %v", f, err)
 	}
 }
+
+// sizes is a source whose reads fill what they are given, at most n bytes, with PINGREQs, and that notes what that was.
+type sizes struct {
+	n     int
+	asked []int
+}
+
+func (s *sizes) Read(p []byte) (int, error) {
+	s.asked = append(s.asked, len(p))
+	n := min(s.n, len(p)) &^ 1
+	for i := 0; i < n; i += 2 {
+		p[i], p[i+1] = byte(PINGREQ)<<4, 0
+	}
+	return n, nil
+}
+
+// A reader that little comes to waits with a small buffer; one that is busy has a large one from its second read on.
+func TestReaderIdle(t *testing.T) {
+	src := &sizes{}
+	r := NewReader(src, 32<<10, 0)
+	round := func(n int) int {
+		src.n = n
+		if err := r.Fill(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if _, ok, err := r.Buffered(); err != nil {
+				t.Fatal(err)
+			} else if !ok {
+				return src.asked[len(src.asked)-1]
+			}
+		}
+	}
+	for i, step := range []struct {
+		why        string
+		n          int // bytes that come
+		rounds     int
+		first, all int // room for the first of them, and for those after it
+	}{
+		{"a new connection, and one that only pings", 2, 20, idleBuffer, idleBuffer},
+		{"the first read of a burst finds it small", 32 << 10, 5, idleBuffer, 32 << 10},
+		{"a small read does not make it idle", 2, idleReads, 32 << 10, 32 << 10},
+		{"many do", 2, 3, idleBuffer, idleBuffer},
+		{"reads that do not fill it leave it small", idleBuffer - 2, 20, idleBuffer, idleBuffer},
+		{"one that does, and ends where the buffer ends", idleBuffer, 3, idleBuffer, 32 << 10},
+		{"a large one among small ones keeps it", idleBuffer, 1, 32 << 10, 0},
+	} {
+		for n := range step.rounds {
+			want := step.all
+			if n == 0 {
+				want = step.first
+			}
+			if got := round(step.n); got != want {
+				t.Errorf("step %d, %s: read %d has room for %d bytes, want %d", i+1, step.why, n+1, got, want)
+			}
+		}
+	}
+}
+
+// chunks gives data in reads of up to the next of the given sizes, in turn.
+type chunks struct {
+	data  []byte
+	sizes []int
+}
+
+func (c *chunks) Read(p []byte) (int, error) {
+	if len(c.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.data[:min(c.sizes[0], len(c.data))])
+	c.data, c.sizes = c.data[n:], append(c.sizes[1:], c.sizes[0])
+	return n, nil
+}
+
+// A packet that spans the change of buffers comes out whole, whatever the sizes of the reads.
+func TestReaderChangesBuffers(t *testing.T) {
+	var stream []byte
+	for id := range uint16(3000) {
+		payload := bytes.Repeat([]byte{byte(id)}, int(id)%900)
+		stream = AppendPublish(stream, &Publish{Topic: []byte("a"), QoS: 1, ID: id + 1, Payload: payload})
+	}
+	for _, sizes := range [][]int{{1 << 20}, {1}, {600, 1, 600}, {5000, 40, 30, 20, 10, 5, 40, 30, 20, 10, 5, 4, 3, 2, 1}} {
+		r := NewReader(&chunks{data: stream, sizes: sizes}, 4<<10, 0)
+		want, _ := splitAll(stream, r.limit)
+		got, err := readAll(r)
+		if !slices.Equal(got, want) || !errors.Is(err, io.EOF) {
+			t.Errorf("reads of %v: %d packets of %d, then %v", sizes[:1], len(got), len(want), err)
+		}
+	}
+}
