@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"inflight/broker/packet"
@@ -34,6 +35,60 @@ func TestQoS2HeldUntilPubrel(t *testing.T) {
 		p.send(ack(packet.PUBREL, 7))
 		p.want("PUBCOMP 7")
 		w.take(`PUBLISH q2 a "A"`)
+	})
+}
+
+// Deliveries follow the PUBRELs [MQTT-4.6.0-5], whatever order those are in and whether or not they waited for their
+// PUBRECs.
+func TestQoS2PubrelOrder(t *testing.T) {
+	const n = 64
+	eachStore(t, func(t *testing.T, s *Server) {
+		for _, c := range []struct {
+			name  string
+			early bool
+			order func(i int) int // position of the i-th PUBREL's message
+		}{
+			{"Q2I-16 each in one write with its PUBLISH, in order", true, func(i int) int { return i }},
+			{"Q2I-16 early and last to first", true, func(i int) int { return n - 1 - i }},
+			{"Q2I-16 early, in leaps", true, func(i int) int { return i * 37 % n }},
+			{"Q2I-24 last to first", false, func(i int) int { return n - 1 - i }},
+			{"Q2I-24 in leaps", false, func(i int) int { return i * 37 % n }},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				w := connect(t, s, "watcher")
+				w.subscribe("o", 2)
+				p := connect(t, s, "publisher")
+				publishes := numbered(n, func(id uint16) []byte { return pub(id, 2, "o", fmt.Sprint(id)) })
+				var pubrels []byte
+				var pubcomps, deliveries []string
+				for i := range n {
+					id := c.order(i) + 1
+					pubrels = append(pubrels, ack(packet.PUBREL, uint16(id))...)
+					pubcomps = append(pubcomps, fmt.Sprintf("PUBCOMP %d", id))
+					deliveries = append(deliveries, fmt.Sprintf("PUBLISH q2 o %q", fmt.Sprint(id)))
+				}
+				if c.early {
+					p.send(publishes, pubrels)
+					got := make(map[string][]string) // each type in its own order
+					for range 2 * n {
+						f, err := p.next()
+						if err != nil {
+							t.Fatal(err)
+						}
+						got[f.Type().String()] = append(got[f.Type().String()], describe(f))
+					}
+					if !slices.Equal(got["PUBREC"], sentences(n, "PUBREC #")) || !slices.Equal(got["PUBCOMP"], pubcomps) {
+						t.Fatalf("answers: %v", got)
+					}
+				} else {
+					p.send(publishes)
+					p.want(sentences(n, "PUBREC #")...)
+					p.send(pubrels)
+					p.want(pubcomps...)
+				}
+				w.take(deliveries...)
+			})
+		}
 	})
 }
 

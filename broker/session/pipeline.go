@@ -48,6 +48,34 @@ type entry struct {
 	id   uint16
 	done bool
 	code packet.ReasonCode
+	next uint32 // how many slots further the next one of its chain is; 0: it is the last
+}
+
+// chain is a list of slots of one lane that complete together: the copies of one PUBLISH, or the PUBRELs of one release.
+// It is kept in the slots themselves, which are there until they are complete.
+type chain struct {
+	first, last uint64
+	any         bool
+}
+
+// join adds a slot that was just reserved.
+func (p *Pipeline) join(c *chain, s Slot) {
+	if c.any {
+		p.lane[s.lane].at(c.last).next = uint32(s.seq - c.last)
+	} else {
+		c.first, c.any = s.seq, true
+	}
+	c.last = s.seq
+}
+
+// completeAll completes the slots of a chain, which is empty after that.
+func (p *Pipeline) completeAll(lane byte, c *chain) {
+	for seq := c.first; c.any; {
+		e := p.lane[lane].at(seq)
+		e.done = true
+		c.any = e.next > 0
+		seq += uint64(e.next)
+	}
 }
 
 func (r *ring) push(id uint16) uint64 {

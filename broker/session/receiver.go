@@ -33,23 +33,25 @@ type state byte
 
 const (
 	storing   state = iota // the first PUBLISH is being stored; its PUBREC is not due yet
-	held                   // stored; PUBREC is due or sent; waits for PUBREL
-	releasing              // PUBREL arrived; delivery is under way
+	held                   // stored; PUBREC is due or sent
+	fetching               // it is the next to be released, and its body is being read back
+	releasing              // delivery is under way
 )
 
 // exchange is one QoS 2 publication from PUBLISH to PUBCOMP.
 type exchange struct {
-	id       uint16
-	state    state
-	fetching bool
-	msg      *store.Message // nil when only the store has the body
-	ref      store.Ref
-	recs     []Slot // PUBRECs that wait for the store
-	comps    []Slot // PUBCOMPs that wait for the release
+	id    uint16
+	state state
+	msg   *store.Message // nil when only the store has the body
+	ref   store.Ref
+	recs  chain     // PUBRECs that wait for the store
+	comps chain     // PUBCOMPs that wait for the release; there are some once the PUBREL has arrived
+	next  *exchange // of the queue, or of the free ones
 }
 
-// pubrel reports whether the PUBREL has arrived, be it that the release still waits for the store.
-func (ex *exchange) pubrel() bool { return ex.state == releasing || len(ex.comps) > 0 }
+// maxFree is how many exchanges, or outgoing messages, a connection keeps for the next ones. In a window that is larger
+// some of them cost an allocation.
+const maxFree = 1024
 
 // Limits bounds what a Receiver keeps in memory beside the store.
 type Limits struct {
@@ -65,20 +67,26 @@ type Limits struct {
 //   - the first PUBLISH wins; any further one on the identifier before PUBREL, with DUP or without, gets its own PUBREC in
 //     its own place and is otherwise ignored [MQTT-4.3.3-2];
 //   - no PUBREC leaves before the first copy is durable;
-//   - a PUBREL that overtakes its PUBREC waits for the store, then releases;
+//   - a PUBREL that overtakes its PUBREC waits for the store, and later PUBRELs wait behind it;
 //   - a repeated PUBREL while releasing gets its own PUBCOMP once the one release is durable; an unknown identifier gets
 //     its PUBCOMP at once [MQTT-4.3.3-2];
 //   - a PUBLISH after the PUBREL is a new publication, also while the PUBREL still waits: the exchange that is being
 //     released keeps its own reference and is no longer found under the identifier.
 //
-// Releases start in PUBREL order, also when a body must be fetched first: method A makes that the delivery order.
+// Releases start in PUBREL order, whatever the order in which bodies become durable or are read back: with method A that
+// is the order of delivery, and it is the order of the PUBRELs that the client may count on [MQTT-4.6.0-6]. So each PUBREL
+// takes its place in a queue when it arrives, and a release starts when it is at the front and its body is at hand.
 type Receiver struct {
 	pipe   *Pipeline
 	limits Limits
-	byID   map[uint16]*exchange
-	queue  []*exchange // releases that wait for an earlier one's body
+	byID   table[exchange]
+	first  *exchange // of the queue: PUBREL has arrived, the release has not started
+	last   *exchange
 	copies int
 	bytes  int
+
+	free  *exchange
+	spare int // how many are free
 
 	resumed int // exchanges that were there at the start
 	// Unknown answers a PUBREL for an unknown Packet Identifier: Success in MQTT 3.1.1, which has no other answer, and
@@ -88,11 +96,13 @@ type Receiver struct {
 
 // NewReceiver returns a receiver that answers through pipe; resumed are the exchanges that the store holds.
 func NewReceiver(pipe *Pipeline, limits Limits, resumed []store.Held) *Receiver {
-	r := &Receiver{pipe: pipe, limits: limits, byID: make(map[uint16]*exchange)}
+	r := &Receiver{pipe: pipe, limits: limits}
 	for _, h := range resumed {
-		r.byID[h.ID] = &exchange{id: h.ID, state: held, ref: h.Ref}
+		if h.ID != 0 { // no client's
+			r.byID.put(h.ID, &exchange{id: h.ID, state: held, ref: h.Ref})
+		}
 	}
-	r.resumed = len(r.byID)
+	r.resumed = r.byID.len()
 	return r
 }
 
@@ -103,7 +113,7 @@ func (r *Receiver) Over(id uint16, qos byte, limit int) bool {
 	if qos == 2 && r.Known(id) {
 		return false
 	}
-	return r.pipe.Pubacks()+len(r.byID)-r.resumed >= limit
+	return r.pipe.Pubacks()+r.byID.len()-r.resumed >= limit
 }
 
 // Refuse answers a PUBLISH that is not accepted with a Reason Code of MQTT 5.0. A further copy of one that was accepted
@@ -120,7 +130,7 @@ func (r *Receiver) Refuse(id uint16, qos byte, code packet.ReasonCode) {
 }
 
 // Open is the number of exchanges that have no PUBCOMP yet.
-func (r *Receiver) Open() int { return len(r.byID) }
+func (r *Receiver) Open() int { return r.byID.len() }
 
 // Publish takes a PUBLISH of QoS 1 or 2. m must own its bytes; it may be nil for an identifier for which Known is true.
 func (r *Receiver) Publish(id uint16, qos byte, m *store.Message) Op {
@@ -128,16 +138,18 @@ func (r *Receiver) Publish(id uint16, qos byte, m *store.Message) Op {
 		return Op{Kind: OpPublish, ID: id, Msg: m, slot: r.pipe.Reserve(packet.PUBACK, id)}
 	}
 	slot := r.pipe.Reserve(packet.PUBREC, id)
-	if ex := r.byID[id]; ex != nil && !ex.pubrel() {
+	if ex := r.byID.get(id); ex != nil && !ex.comps.any {
 		if ex.state == held {
 			r.pipe.Complete(slot)
 		} else {
-			ex.recs = append(ex.recs, slot)
+			r.pipe.join(&ex.recs, slot)
 		}
 		return Op{}
 	}
-	ex := &exchange{id: id, state: storing, msg: m, recs: []Slot{slot}}
-	r.byID[id] = ex
+	ex := r.take()
+	ex.id, ex.state, ex.msg = id, storing, m
+	r.pipe.join(&ex.recs, slot)
+	r.byID.put(id, ex)
 	r.copies++
 	r.bytes += m.Size()
 	return Op{Kind: OpHold, ID: id, Msg: m, ex: ex}
@@ -145,46 +157,55 @@ func (r *Receiver) Publish(id uint16, qos byte, m *store.Message) Op {
 
 // Known reports whether a QoS 2 PUBLISH on this identifier is another copy of a publication that is already here.
 func (r *Receiver) Known(id uint16) bool {
-	ex := r.byID[id]
-	return ex != nil && !ex.pubrel()
+	ex := r.byID.get(id)
+	return ex != nil && !ex.comps.any
 }
 
 // Pubrel takes a PUBREL.
 func (r *Receiver) Pubrel(id uint16) Op {
 	slot := r.pipe.Reserve(packet.PUBCOMP, id)
-	ex := r.byID[id]
+	ex := r.byID.get(id)
 	if ex == nil {
 		r.pipe.CompleteWith(slot, r.Unknown)
 		return Op{}
 	}
-	ex.comps = append(ex.comps, slot)
-	if ex.state != held {
+	again := ex.comps.any
+	r.pipe.join(&ex.comps, slot)
+	if again {
 		return Op{}
 	}
-	return r.release(ex)
+	if r.first != nil {
+		r.last.next, r.last = ex, ex
+		return Op{}
+	}
+	r.first, r.last = ex, ex
+	return r.front()
 }
 
-// release starts the delivery of a held exchange, or queues it behind one whose body is being fetched.
-func (r *Receiver) release(ex *exchange) Op {
+// front starts what the first exchange of the queue needs next: nothing while an operation of its own is under way.
+func (r *Receiver) front() Op {
+	ex := r.first
+	switch {
+	case ex == nil || ex.state != held:
+		return Op{}
+	case ex.msg == nil:
+		ex.state = fetching
+		return Op{Kind: OpFetch, ID: ex.id, Ref: ex.ref, ex: ex}
+	}
+	r.first, ex.next = ex.next, nil
 	ex.state = releasing
-	if len(r.queue) > 0 {
-		r.queue = append(r.queue, ex)
-		return Op{}
-	}
-	if ex.msg == nil {
-		r.queue = append(r.queue, ex)
-		return r.fetch(ex)
-	}
-	return r.releaseOp(ex)
-}
-
-func (r *Receiver) fetch(ex *exchange) Op {
-	ex.fetching = true
-	return Op{Kind: OpFetch, ID: ex.id, Ref: ex.ref, ex: ex}
-}
-
-func (r *Receiver) releaseOp(ex *exchange) Op {
 	return Op{Kind: OpRelease, ID: ex.id, Ref: ex.ref, Msg: ex.msg, ex: ex}
+}
+
+// advance starts every release whose turn it is.
+func (r *Receiver) advance(next []Op) []Op {
+	for {
+		op := r.front()
+		if op.Kind == OpNone {
+			return next
+		}
+		next = append(next, op)
+	}
 }
 
 // Done takes the successful outcome of an operation: ref of a hold, m of a fetch. It appends the operations that must be
@@ -196,45 +217,49 @@ func (r *Receiver) Done(op Op, ref store.Ref, m *store.Message, next []Op) []Op 
 	case OpHold:
 		ex := op.ex
 		ex.ref, ex.state = ref, held
-		for _, slot := range ex.recs {
-			r.pipe.Complete(slot)
+		r.pipe.completeAll(lanePubrec, &ex.recs)
+		if ex.comps.any {
+			return r.advance(next)
 		}
-		ex.recs = nil
-		if len(ex.comps) > 0 {
-			if op := r.release(ex); op.Kind != OpNone {
-				next = append(next, op)
-			}
-		} else if r.copies > r.limits.Copies || r.bytes > r.limits.Bytes {
+		if r.copies > r.limits.Copies || r.bytes > r.limits.Bytes {
 			r.dropBody(ex)
 		}
 	case OpFetch:
-		op.ex.fetching = false
-		op.ex.msg = m
+		op.ex.state, op.ex.msg = held, m
 		r.copies++
 		r.bytes += m.Size()
-		for len(r.queue) > 0 {
-			ex := r.queue[0]
-			if ex.msg == nil {
-				if !ex.fetching {
-					next = append(next, r.fetch(ex))
-				}
-				break
-			}
-			r.queue = r.queue[1:]
-			next = append(next, r.releaseOp(ex))
-		}
+		return r.advance(next)
 	case OpRelease:
 		ex := op.ex
-		for _, slot := range ex.comps {
-			r.pipe.Complete(slot)
-		}
-		ex.comps = nil
+		r.pipe.completeAll(lanePubcomp, &ex.comps)
 		r.dropBody(ex)
-		if r.byID[ex.id] == ex {
-			delete(r.byID, ex.id)
+		if r.byID.get(ex.id) == ex {
+			r.byID.remove(ex.id)
 		}
+		r.put(ex)
 	}
 	return next
+}
+
+// take returns an empty exchange.
+func (r *Receiver) take() *exchange {
+	ex := r.free
+	if ex == nil {
+		return new(exchange)
+	}
+	r.free, ex.next = ex.next, nil
+	r.spare--
+	return ex
+}
+
+// put takes an exchange back that nothing refers to any more.
+func (r *Receiver) put(ex *exchange) {
+	if r.spare == maxFree {
+		return
+	}
+	*ex = exchange{next: r.free}
+	r.free = ex
+	r.spare++
 }
 
 func (r *Receiver) dropBody(ex *exchange) {
@@ -248,7 +273,7 @@ func (r *Receiver) dropBody(ex *exchange) {
 // Corrupt takes a fetch whose stored bytes are no message. The exchange is forgotten, so that the client's next PUBREL
 // gets a clean PUBCOMP; the caller drops the stored copy and closes the connection once.
 func (r *Receiver) Corrupt(op Op) {
-	if r.byID[op.ID] == op.ex {
-		delete(r.byID, op.ID)
+	if r.byID.get(op.ID) == op.ex {
+		r.byID.remove(op.ID)
 	}
 }

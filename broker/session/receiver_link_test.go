@@ -198,8 +198,8 @@ func (l *link) wantIdle() {
 	if l.r.copies != 0 || l.r.bytes != 0 {
 		l.t.Errorf("%d copies of %d bytes are still counted", l.r.copies, l.r.bytes)
 	}
-	if len(l.r.queue) != 0 {
-		l.t.Errorf("%d releases are still queued", len(l.r.queue))
+	if l.r.first != nil {
+		l.t.Errorf("releases are still queued")
 	}
 }
 

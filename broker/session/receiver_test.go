@@ -259,6 +259,29 @@ func TestReceiver(t *testing.T) {
 			l.want("in PUBREL order", answers("PUBREC", 1, 2, 3)+", "+answers("PUBCOMP", 3, 2, 1))
 			l.wantDelivered("method A", "3, 2, 1")
 		}},
+		{"Q2I-16 early PUBRELs release in their own order, not in that of the holds", func(l *link) {
+			for id := uint16(1); id <= 4; id++ {
+				l.p2(id, fmt.Sprint(id))
+			}
+			l.pubrel(2, 4, 1, 3)
+			l.report("hold 4", "hold 3", "hold 1")
+			l.wantOps("2 was released first, and its hold is open", "hold 1, hold 2, hold 3, hold 4")
+			l.report("hold 2")
+			l.wantOps("then all", "release 2, release 4, release 1, release 3")
+			l.report("release 3", "release 1", "release 4", "release 2")
+			l.want("in order", answers("PUBREC", 1, 2, 3, 4)+", "+answers("PUBCOMP", 2, 4, 1, 3))
+			l.wantDelivered("in PUBREL order [MQTT-4.6.0-5]", "2, 4, 1, 3")
+		}},
+		{"Q2I-16 a PUBREL in time waits behind an early one", func(l *link) {
+			l.p2(1, "1")
+			l.p2(2, "2")
+			l.report("hold 2")
+			l.pubrel(1, 2)
+			l.wantOps("1 is not held", "hold 1, hold 2")
+			l.report("hold 1", "release 2", "release 1")
+			l.want("in order", answers("PUBREC", 1, 2)+", "+answers("PUBCOMP", 1, 2))
+			l.wantDelivered("in PUBREL order [MQTT-4.6.0-5]", "1, 2")
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := newLink(t, roomy)

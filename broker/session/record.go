@@ -69,7 +69,7 @@ func (s *Sender) Record(b []byte) []byte {
 	prev := make([]uint64, len(filters))
 	room := maxInline
 	for _, id := range s.order {
-		out := s.byID[id]
+		out := s.byID.get(id)
 		d := &out.delivery
 		flags := d.QoS
 		if d.Retain {
@@ -122,10 +122,11 @@ func Restore(window int, record []byte) (*Sender, []Missing, error) {
 		sources[i] = src
 	}
 	add := func(id uint16, out *outgoing) {
-		if id == 0 || s.byID[id] != nil {
+		if id == 0 || s.byID.get(id) != nil {
 			r.bad = true
+			return
 		}
-		s.byID[id] = out
+		s.byID.put(id, out)
 	}
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		id := r.id()
@@ -154,7 +155,7 @@ func Restore(window int, record []byte) (*Sender, []Missing, error) {
 			out.src = sources[i]
 			prev[i] += uint64(r.signed())
 			out.delivery.Seq = prev[i]
-			out.src.waiting[prev[i]] = out
+			out.src.waiting[prev[i]], out.awaited = out, true
 			missing = append(missing, Missing{ID: id, Filter: out.src.filter, Seq: prev[i]})
 		case inline:
 			m, err := store.Decode(append([]byte(nil), r.bytes()...))
@@ -176,7 +177,7 @@ func Restore(window int, record []byte) (*Sender, []Missing, error) {
 
 // Found gives an outstanding message its body.
 func (s *Sender) Found(id uint16, m *store.Message) {
-	if out := s.byID[id]; out != nil {
+	if out := s.byID.get(id); out != nil {
 		out.delivery.Message = m
 	}
 }
@@ -184,7 +185,7 @@ func (s *Sender) Found(id uint16, m *store.Message) {
 // Lost gives an outstanding message up whose body is nowhere any more: the store lets go only of what was settled. A
 // QoS 2 exchange is completed, because its receiver may hold the identifier; QoS 1 needs nothing.
 func (s *Sender) Lost(id uint16) {
-	out := s.byID[id]
+	out := s.byID.get(id)
 	switch {
 	case out == nil || out.state == awaitPubcomp:
 	case out.state == awaitPubrec:
@@ -193,7 +194,7 @@ func (s *Sender) Lost(id uint16) {
 		s.rels = append(s.rels, id)
 		s.version++
 	default:
-		delete(s.byID, id)
+		s.byID.remove(id)
 	}
 }
 

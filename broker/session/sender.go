@@ -23,6 +23,8 @@ type outgoing struct {
 	delivery store.Delivery
 	src      *Source // nil: of no subscription that goes on
 	round    uint64  // of compact, in which it was seen
+	awaited  bool    // a source knows it by its Seq, until the store delivers it again
+	next     *outgoing
 }
 
 // ErrUnexpectedAck is an acknowledgement that answers nothing that was sent, or answers it with the wrong type.
@@ -36,9 +38,12 @@ var ErrUnexpectedAck = errors.New("acknowledgement answers nothing that was sent
 type Sender struct {
 	window int
 	last   uint16
-	byID   map[uint16]*outgoing
+	byID   table[outgoing]
 	order  []uint16 // identifiers by first PUBLISH; completed ones are skipped and trimmed
 	rels   []uint16 // identifiers that await PUBCOMP, in PUBREC order [MQTT-4.6.0-4]
+
+	free  *outgoing // for the next messages
+	spare int       // how many are free
 
 	limit int    // of the window, whatever a connection wants
 	link  Link   // of the connection
@@ -52,7 +57,7 @@ type Sender struct {
 // NewSender returns a sender with at most window messages outstanding.
 func NewSender(window int) *Sender {
 	window = min(max(window, 1), 65_535)
-	return &Sender{window: window, limit: window, byID: make(map[uint16]*outgoing), sources: make(map[string]*Source)}
+	return &Sender{window: window, limit: window, sources: make(map[string]*Source)}
 }
 
 // Link is what a connection asks of the sender.
@@ -101,10 +106,10 @@ func forward(src *Source, d *store.Delivery, left uint32, id uint16) packet.Forw
 }
 
 // Full reports whether the window has no room for another message above QoS 0.
-func (s *Sender) Full() bool { return len(s.byID) >= s.window }
+func (s *Sender) Full() bool { return s.byID.len() >= s.window }
 
 // InFlight is the number of messages outstanding.
-func (s *Sender) InFlight() int { return len(s.byID) }
+func (s *Sender) InFlight() int { return s.byID.len() }
 
 // Send appends the PUBLISH of a delivery of src, which may be nil. Above QoS 0 the window must not be full.
 func (s *Sender) Send(b []byte, src *Source, d store.Delivery) []byte {
@@ -113,11 +118,12 @@ func (s *Sender) Send(b []byte, src *Source, d store.Delivery) []byte {
 		id = s.take()
 		src.sent(d)
 		s.version++
-		out := &outgoing{state: awaitPuback, delivery: d, src: src}
+		out := s.fresh()
+		out.state, out.delivery, out.src = awaitPuback, d, src
 		if d.QoS == 2 {
 			out.state = awaitPubrec
 		}
-		s.byID[id] = out
+		s.byID.put(id, out)
 		s.order = append(s.order, id)
 		s.trim()
 	}
@@ -130,6 +136,29 @@ func (s *Sender) Send(b []byte, src *Source, d store.Delivery) []byte {
 	})
 }
 
+// fresh returns an empty outgoing message.
+func (s *Sender) fresh() *outgoing {
+	out := s.free
+	if out == nil {
+		return new(outgoing)
+	}
+	s.free, out.next = out.next, nil
+	s.spare--
+	return out
+}
+
+// done forgets what is under id. It is used again, unless something else may still refer to it.
+func (s *Sender) done(id uint16, out *outgoing) {
+	s.byID.remove(id)
+	out.src = nil // if the store delivers it again, it is settled again
+	if out.awaited || len(s.owed) > 0 || s.spare == maxFree {
+		return
+	}
+	*out = outgoing{next: s.free}
+	s.free = out
+	s.spare++
+}
+
 // take returns the next identifier that is not in use.
 func (s *Sender) take() uint16 {
 	for {
@@ -137,7 +166,7 @@ func (s *Sender) take() uint16 {
 		if s.last == 0 {
 			s.last = 1
 		}
-		if _, used := s.byID[s.last]; !used {
+		if s.byID.get(s.last) == nil {
 			return s.last
 		}
 	}
@@ -151,10 +180,10 @@ func (s *Sender) tidy() {
 
 // trim drops completed identifiers once they are most of an order.
 func (s *Sender) trim() {
-	if len(s.order) > 64 && len(s.order) > 4*len(s.byID) {
+	if len(s.order) > 64 && len(s.order) > 4*s.byID.len() {
 		s.order = s.compact(s.order, false)
 	}
-	if len(s.rels) > 64 && len(s.rels) > 4*len(s.byID) {
+	if len(s.rels) > 64 && len(s.rels) > 4*s.byID.len() {
 		s.rels = s.compact(s.rels, true)
 	}
 }
@@ -165,7 +194,7 @@ func (s *Sender) compact(ids []uint16, pubcomp bool) []uint16 {
 	s.round++
 	at := len(ids)
 	for i := len(ids) - 1; i >= 0; i-- {
-		out := s.byID[ids[i]]
+		out := s.byID.get(ids[i])
 		if out == nil || out.round == s.round || (out.state == awaitPubcomp) != pubcomp {
 			continue
 		}
@@ -178,16 +207,15 @@ func (s *Sender) compact(ids []uint16, pubcomp bool) []uint16 {
 
 // Puback takes a PUBACK: the message is settled and its identifier is free.
 func (s *Sender) Puback(id uint16) error {
-	out := s.byID[id]
+	out := s.byID.get(id)
 	if out == nil {
 		return nil // a late answer to a message of an earlier connection; nothing to free
 	}
 	if out.state != awaitPuback {
 		return fmt.Errorf("PUBACK %d for a QoS 2 message: %w", id, ErrUnexpectedAck)
 	}
-	delete(s.byID, id)
 	out.delivery.Settle()
-	out.src = nil // if the store delivers it again, it is settled again
+	s.done(id, out)
 	return nil
 }
 
@@ -195,7 +223,7 @@ func (s *Sender) Puback(id uint16) error {
 // PUBREC gets the PUBREL again, never the PUBLISH, and so does one for an unknown identifier, whose exchange was
 // completed before.
 func (s *Sender) Pubrec(b []byte, id uint16) ([]byte, error) {
-	out := s.byID[id]
+	out := s.byID.get(id)
 	if out != nil && out.state == awaitPuback {
 		return b, fmt.Errorf("PUBREC %d for a QoS 1 message: %w", id, ErrUnexpectedAck)
 	}
@@ -215,29 +243,28 @@ func (s *Sender) Pubrec(b []byte, id uint16) ([]byte, error) {
 // Refused takes a PUBREC with a Reason Code that is a failure: the exchange is over, no PUBREL follows, and the identifier
 // is free.
 func (s *Sender) Refused(id uint16) error {
-	out := s.byID[id]
+	out := s.byID.get(id)
 	switch {
 	case out == nil:
 		return nil
 	case out.state != awaitPubrec:
 		return fmt.Errorf("PUBREC %d with a failure for what awaits none: %w", id, ErrUnexpectedAck)
 	}
-	delete(s.byID, id)
 	out.delivery.Settle()
-	out.src = nil
+	s.done(id, out)
 	return nil
 }
 
 // Pubcomp takes a PUBCOMP: the identifier is free.
 func (s *Sender) Pubcomp(id uint16) error {
-	out := s.byID[id]
+	out := s.byID.get(id)
 	if out == nil {
 		return nil
 	}
 	if out.state != awaitPubcomp {
 		return fmt.Errorf("PUBCOMP %d before its PUBREC: %w", id, ErrUnexpectedAck)
 	}
-	delete(s.byID, id)
+	s.done(id, out)
 	return nil
 }
 
@@ -248,7 +275,7 @@ func (s *Sender) Resend(b []byte, now time.Time) []byte {
 	s.tidy()
 	s.owed = nil
 	for _, id := range s.order {
-		out := s.byID[id]
+		out := s.byID.get(id)
 		if !s.Fits(out.src, &out.delivery) {
 			out.delivery.Settle()
 			s.Lost(id)
@@ -269,8 +296,8 @@ func (s *Sender) Owes() bool { return len(s.owed) > 0 }
 func (s *Sender) More(b []byte, now time.Time) []byte {
 	for len(s.owed) > 0 {
 		id, out := s.owed[0].id, s.owed[0].out
-		again := s.byID[id] == out && out.state != awaitPubcomp
-		if again && len(s.byID)-len(s.owed) >= s.window {
+		again := s.byID.get(id) == out && out.state != awaitPubcomp
+		if again && s.byID.len()-len(s.owed) >= s.window {
 			break
 		}
 		s.owed = s.owed[1:]

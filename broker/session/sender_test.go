@@ -347,16 +347,3 @@ func TestSenderForgetsWhatIsComplete(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkSender(b *testing.B) {
-	b.ReportAllocs()
-	s := NewSender(256)
-	d := store.Delivery{Message: &store.Message{Topic: "a/b", Payload: make([]byte, 256), QoS: 2}, QoS: 2, Settle: func() {}}
-	var buf []byte
-	for b.Loop() {
-		buf = s.Send(buf[:0], nil, d)
-		id := s.last
-		buf, _ = s.Pubrec(buf, id)
-		_ = s.Pubcomp(id)
-	}
-}

@@ -33,12 +33,12 @@ func (s *Sender) Drop(src *Source) {
 	if s.sources[src.filter] == src {
 		delete(s.sources, src.filter)
 	}
-	for _, out := range s.byID {
+	s.byID.each(func(_ uint16, out *outgoing) {
 		if out.src == src {
 			out.src = nil
 			s.version++ // the store lets the message go: its body must be in the record
 		}
-	}
+	})
 	src.waiting = nil
 }
 
@@ -59,6 +59,7 @@ func (src *Source) Before(d store.Delivery) bool {
 	}
 	if out := src.waiting[d.Seq]; out != nil {
 		delete(src.waiting, d.Seq)
+		out.awaited = false
 		if out.src == src && out.delivery.Seq == d.Seq {
 			out.delivery.Settle = d.Settle
 			return true
