@@ -26,6 +26,7 @@ func steady() map[string]func() {
 		PayloadFormat: Some[byte](1), MessageExpiry: Some[uint32](60), TopicAlias: Some[uint16](7), ContentType: []byte("application/json"),
 		ResponseTopic: []byte("reply/77"), CorrelationData: []byte("77"), User: []UserProperty{{[]byte("a"), []byte("1")}, {[]byte("b"), []byte("2")}},
 	}
+	passed := rich.Passed()
 	richFrame, _, _, _ := Split(V5.AppendPublish(nil, &Publish{Topic: topic, Payload: payload, QoS: 2, ID: 77, Properties: rich}), MaxRemaining)
 	refused := Ack{ID: 77, Code: QuotaExceeded, Properties: &Properties{ReasonString: []byte("too many")}}
 	code, _, _, _ := Split(V5.AppendAck(nil, PUBREC, Ack{ID: 77, Code: QuotaExceeded}), MaxRemaining)
@@ -44,6 +45,11 @@ func steady() map[string]func() {
 		"5/ParsePublish": func() { must(codec5.ParsePublish(plainFrame)) },
 		"5/AppendPublish/properties": func() {
 			buf = codec5.AppendPublish(buf[:0], &Publish{Topic: topic, Payload: payload, QoS: 2, ID: 77, Properties: rich})
+		},
+		"5/AppendForward": func() {
+			buf = AppendForward(buf[:0], &Forward{
+				Publish: Publish{Topic: topic, Payload: payload, QoS: 2, ID: 77}, Passed: passed, Expiry: Some[uint32](9), SubscriptionID: 300,
+			})
 		},
 		"5/ParsePublish/properties": func() { must(codec5.ParsePublish(richFrame)) },
 		"5/AppendAck":               func() { buf = codec5.AppendAck(buf[:0], PUBREC, Ack{ID: 77}) },
