@@ -401,6 +401,101 @@ func TestWebSocketClose(t *testing.T) {
 	<-served
 }
 
+// A deadline ends what it is for, and half a close leaves the client time to read.
+func TestWebSocketDeadlinesAndHalfClose(t *testing.T) {
+	s, err := Open(Config{URLs: []string{"ws://127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type half interface{ CloseWrite() error }
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		s.Serve(func(nc net.Conn, _ Hint) {
+			_ = nc.SetDeadline(time.Now().Add(50 * time.Millisecond))
+			if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("read: %v, want a deadline that has passed", err)
+			}
+			_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+			if _, err := nc.Write([]byte("after")); err != nil {
+				t.Errorf("write after a read that ended: %v", err)
+			}
+			_ = nc.SetWriteDeadline(time.Now().Add(10 * time.Second))
+			if _, err := nc.Write([]byte(" it")); err != nil {
+				t.Error(err)
+			}
+			b := make([]byte, 4)
+			if _, err := io.ReadFull(nc, b); err != nil || string(b) != "ping" {
+				t.Errorf("%q, %v", b, err)
+			}
+			if err := nc.(half).CloseWrite(); err != nil {
+				t.Error(err)
+			}
+			if _, err := nc.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("write after half a close: %v", err)
+			}
+			if err := nc.(half).CloseWrite(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("second half close: %v", err)
+			}
+			if rest, err := io.ReadAll(nc); err != nil || string(rest) != "late" {
+				t.Errorf("after half a close: %q, %v", rest, err)
+			}
+		})
+	}()
+	c, _, err := dialWS(t, s.URLs()[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"after", " it"} {
+		if _, b, err := c.Read(t.Context()); err != nil || string(b) != want {
+			t.Fatalf("%q, %v, want %q", b, err, want)
+		}
+	}
+	for _, b := range []string{"ping", "late"} {
+		if err := c.Write(t.Context(), websocket.MessageBinary, []byte(b)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+		t.Errorf("%v, want a normal closure", err)
+	}
+	s.Close()
+	<-served
+}
+
+// A ping is answered although the deadline of the last write has passed.
+func TestWebSocketPing(t *testing.T) {
+	s, err := Open(Config{URLs: []string{"ws://127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		s.Serve(func(nc net.Conn, _ Hint) {
+			_ = nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			if _, err := nc.Write([]byte("x")); err != nil {
+				t.Error(err)
+			}
+			_, _ = io.Copy(io.Discard, nc)
+		})
+	}()
+	c, _, err := dialWS(t, s.URLs()[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(150 * time.Millisecond)
+	if err := c.Ping(c.CloseRead(t.Context())); err != nil {
+		t.Error(err)
+	}
+	_ = c.Close(websocket.StatusNormalClosure, "")
+	s.Close()
+	<-served
+}
+
 func TestMaxConnections(t *testing.T) {
 	var log lockedBuffer
 	s := echo(t, Config{
