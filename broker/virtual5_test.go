@@ -103,7 +103,7 @@ func TestWillDelay(t *testing.T) {
 		})
 	}
 	resumes("resumed just before", delay-instant, lasting("c", 100), true, -1)
-	resumes("resumed just after", delay + instant, lasting("c", 100), true, 0)
+	resumes("resumed just after", delay+instant, lasting("c", 100), true, 0)
 	resumes("a new session", 10*second, packet.Connect{ClientID: "c", CleanSession: true}, false, 0)
 
 	t.Run("a will of the next connection", func(t *testing.T) {
