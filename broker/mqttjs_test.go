@@ -325,8 +325,10 @@ func (l jsListener) testWill(t *testing.T) {
 	w.take(`PUBLISH q2 will "gone"`)
 	l.connect(j, "js-will", false, will)
 	j.end()
-	w.send(pub(1, 1, "will", "sentinel"))
-	w.want("PUBACK 1", `PUBLISH q1 will "sentinel"`)
+	p := l.peer(t, "p")
+	p.send(pub(1, 1, "will", "sentinel"))
+	p.want("PUBACK 1")
+	w.want(`PUBLISH q1 will "sentinel"`)
 }
 
 func (l jsListener) testKept(t *testing.T) {
