@@ -2,6 +2,7 @@ package staged
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,9 +31,13 @@ type calls struct {
 	free   []uint32
 	closed bool
 
+	lost chan nats.Status // the connection was lost
 	stop chan struct{}
 	done chan struct{}
 }
+
+// errLost fails what a lost connection leaves open: its answers go to nobody, and its effects may come or not.
+var errLost = errors.New("the connection to NATS is lost")
 
 type call struct {
 	gen      uint32 // counts the uses of this entry: an answer to an earlier one is ignored
@@ -50,6 +55,7 @@ func newCalls(nc *nats.Conn, timeout time.Duration) (*calls, error) {
 		return nil, fmt.Errorf("subscribe to answers: %w", err)
 	}
 	c.sub = sub
+	c.lost = nc.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
 	go c.sweep()
 	return c, nil
 }
@@ -82,6 +88,9 @@ func (c *calls) send(msg *nats.Msg, fn func(data []byte, err error)) {
 
 	msg.Reply = c.prefix + strconv.FormatUint(token, 36)
 	if err := c.nc.PublishMsg(msg); err != nil {
+		if errors.Is(err, nats.ErrReconnectBufExceeded) { // nothing is kept for later
+			err = errLost
+		}
 		c.finish(token, nil, fmt.Errorf("publish to %s: %w", msg.Subject, err))
 	}
 }
@@ -118,15 +127,22 @@ func (c *calls) answer(m *nats.Msg) {
 	c.finish(token, m.Data, nil)
 }
 
-// sweep fails requests that got no answer in time.
+// sweep fails requests that got no answer in time, and all that are open when the connection is lost.
 func (c *calls) sweep() {
 	defer close(c.done)
+	defer c.nc.RemoveStatusListener(c.lost)
 	tick := time.NewTicker(c.timeout / 20)
 	defer tick.Stop()
+	lost := c.lost
 	for {
 		select {
 		case <-c.stop:
 			return
+		case _, open := <-lost:
+			if !open {
+				lost = nil
+			}
+			c.fail(errLost, func(*call) bool { return true })
 		case now := <-tick.C:
 			c.fail(fmt.Errorf("no answer from the store within %v", c.timeout), func(e *call) bool { return now.After(e.deadline) })
 		}

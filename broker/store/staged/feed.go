@@ -80,8 +80,8 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 		return nil, fmt.Errorf("subscribe to %.100q: %w", sub.Filter, ended(err))
 	}
 	for _, subject := range topic.SubjectFilter(sub.Filter) {
-		if len(subject) > maxSubject {
-			return fail(fmt.Errorf("as a subject it takes %d bytes, limit %d", len(subject), maxSubject))
+		if len(subject) > s.maxSubject {
+			return fail(fmt.Errorf("as a subject it takes %d bytes, limit %d", len(subject), s.maxSubject))
 		}
 		cfg.FilterSubjects = append(cfg.FilterSubjects, anyOrigin+subject)
 		if err := f.listen(transient+subject, transientQueue, f.transient); err != nil {

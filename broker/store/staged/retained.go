@@ -116,7 +116,7 @@ func (s *Store) retain(delivery *nats.Msg, subject string, m *store.Message, don
 func (s *Store) Retained(ctx context.Context, filter string, end uint64, each func(*store.Message) bool) error {
 	fail := func(err error) error { return fmt.Errorf("retained messages of %.100q: %w", filter, ended(err)) }
 	if !strings.ContainsAny(filter, "+#") {
-		subject, err := subject(filter)
+		subject, err := s.subject(filter)
 		if err != nil {
 			return nil // no message has such a topic
 		}
@@ -133,7 +133,7 @@ func (s *Store) Retained(ctx context.Context, filter string, end uint64, each fu
 		return nil
 	}
 	for _, subject := range topic.SubjectFilter(filter) {
-		if len(subject) > maxSubject {
+		if len(subject) > s.maxSubject {
 			continue
 		}
 		for next := uint64(1); next <= end; {

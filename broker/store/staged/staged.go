@@ -45,6 +45,13 @@ const (
 // the server ends a connection that sends more than its limit for one line.
 const maxSubject = 60_000
 
+// On servers that are not embedded that is for the operator to raise. What is left of the default of 4,096 bytes for one
+// line, less what stands beside the topic in it, is sure to be taken: a longer line would cost the connection.
+const foreignSubject = 3_500
+
+// foreignConsumers is how many subscriptions such servers are asked to allow; their own limit for a stream is 1,000.
+const foreignConsumers = 1 << 20
+
 // DuplicateWindow is how long the delivery stream remembers a released message's id.
 const DuplicateWindow = 2 * time.Minute
 
@@ -71,6 +78,7 @@ type Config struct {
 	Timeout  time.Duration // of one store operation; 0 means 10 s
 	Sync     bool          // the node syncs each write: named in the durability, not configured here
 	Lead     string        // server name that should lead the streams; "": whichever JetStream chooses
+	Foreign  bool          // the servers are not the embedded ones: their limits are not known
 	Log      *slog.Logger
 }
 
@@ -82,6 +90,8 @@ type Store struct {
 	calls *calls
 	log   *slog.Logger
 	epoch string // of the staged stream; part of a release's message id
+
+	maxSubject int // bytes of a topic as a subject
 
 	published string // root of the subjects of what Publish delivers
 	released  string // of what Release delivers: it tells this node's from others'
@@ -121,10 +131,15 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log, trackers: make(map[string]*tracker),
 		published: msgsRoot + "_.", released: msgsRoot + origin(cfg.Node) + ".",
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+		maxSubject: maxSubject,
+	}
+	consumers := 0 // as many as the node allows
+	if cfg.Foreign {
+		s.maxSubject, consumers = foreignSubject, foreignConsumers
 	}
 	streams := []jetstream.StreamConfig{
 		{Name: stagedStream, Subjects: []string{stagedRoot + "*.*"}, Duplicates: 100 * time.Millisecond},
-		{Name: msgsStream, Subjects: []string{msgsRoot + ">"}, Retention: jetstream.InterestPolicy, Duplicates: DuplicateWindow},
+		{Name: msgsStream, Subjects: []string{msgsRoot + ">"}, Retention: jetstream.InterestPolicy, Duplicates: DuplicateWindow, MaxConsumers: consumers},
 		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*"}, MaxMsgsPerSubject: 1},
 		{Name: retainedStream, Subjects: []string{retainedRoot + ">"}, MaxMsgsPerSubject: 1, Duplicates: DuplicateWindow},
 	}
@@ -158,7 +173,11 @@ func (s *Store) createStream(ctx context.Context, c jetstream.StreamConfig) (*je
 		}
 		var api *jetstream.APIError
 		if errors.As(err, &api) && api.ErrorCode == codeNoCluster {
-			return nil, fmt.Errorf("%d replicas need a cluster: use --replicas 1, or --cluster and --routes: %w", c.Replicas, err)
+			way := ", or --cluster and --routes"
+			if s.cfg.Foreign {
+				way = ""
+			}
+			return nil, fmt.Errorf("%d replicas need a cluster: use --replicas 1%s: %w", c.Replicas, way, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -170,20 +189,24 @@ func (s *Store) createStream(ctx context.Context, c jetstream.StreamConfig) (*je
 
 // differs says why a stream that exists cannot be used.
 func (s *Store) differs(ctx context.Context, c jetstream.StreamConfig, err error) error {
+	place := "another --store-dir"
+	if s.cfg.Foreign {
+		place = "another NATS account"
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	if found, err := s.js.Stream(ctx, c.Name); err == nil {
 		have := found.CachedInfo().Config
 		switch version := have.Metadata[layoutKey]; {
 		case version == "":
-			return fmt.Errorf("it was made by an older inflight (layout 1, this one has %s): use another --store-dir, or that inflight", layout)
+			return fmt.Errorf("it was made by an older inflight (layout 1, this one has %s): use %s, or that inflight", layout, place)
 		case version != layout:
-			return fmt.Errorf("it was made by another inflight (layout %.20q, this one has %s): use another --store-dir, or that inflight", version, layout)
+			return fmt.Errorf("it was made by another inflight (layout %.20q, this one has %s): use %s, or that inflight", version, layout, place)
 		case have.Replicas != c.Replicas:
-			return fmt.Errorf("it has %d replicas, not %d: use --replicas %[1]d, or another --store-dir", have.Replicas, c.Replicas)
+			return fmt.Errorf("it has %d replicas, not %d: use --replicas %[1]d, or %[3]s", have.Replicas, c.Replicas, place)
 		}
 	}
-	return fmt.Errorf("it exists with another configuration: use another --store-dir: %w", err)
+	return fmt.Errorf("it exists with another configuration: use %s: %w", place, err)
 }
 
 func (s *Store) tryStream(ctx context.Context, c jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
@@ -260,12 +283,12 @@ func (s *Store) tracker(client string) *tracker {
 }
 
 // subject maps a topic to the subject of its messages, without the root.
-func subject(name string) (string, error) {
-	s := topic.Subject(name)
-	if len(s) > maxSubject {
-		return "", fmt.Errorf("topic %.100q...: as a subject it takes %d bytes, limit %d", name, len(s), maxSubject)
+func (s *Store) subject(name string) (string, error) {
+	subject := topic.Subject(name)
+	if len(subject) > s.maxSubject {
+		return "", fmt.Errorf("topic %.100q...: as a subject it takes %d bytes, limit %d", name, len(subject), s.maxSubject)
 	}
-	return s, nil
+	return subject, nil
 }
 
 // ended turns the error of a closed connection, which is of the store alone, into the store's.
@@ -278,7 +301,7 @@ func ended(err error) error {
 
 // Publish makes a QoS 1 message durable in the delivery stream.
 func (s *Store) Publish(m *store.Message, done store.Done) {
-	subject, err := subject(m.Topic)
+	subject, err := s.subject(m.Topic)
 	if err != nil {
 		done(0, err)
 		return
@@ -297,7 +320,7 @@ func (s *Store) Publish(m *store.Message, done store.Done) {
 
 // Transient publishes a QoS 0 message on plain NATS.
 func (s *Store) Transient(m *store.Message) error {
-	subject, err := subject(m.Topic)
+	subject, err := s.subject(m.Topic)
 	if err != nil {
 		return err
 	}
@@ -314,8 +337,8 @@ func (s *Store) Transient(m *store.Message) error {
 
 // Hold stages a QoS 2 message. Its Ref is the sequence in the staged stream. What could never be released is refused here.
 func (s *Store) Hold(client string, id uint16, m *store.Message, done store.Done) {
-	if 2+3*len(m.Topic) > maxSubject { // else it fits, however many of its bytes are escaped
-		if _, err := subject(m.Topic); err != nil {
+	if 2+3*len(m.Topic) > s.maxSubject { // else it fits, however many of its bytes are escaped
+		if _, err := s.subject(m.Topic); err != nil {
 			done(0, err)
 			return
 		}
@@ -342,7 +365,7 @@ func (s *Store) messageID(ref store.Ref) string {
 
 // Release publishes the message to the delivery stream under its id, then lets the staged copy go.
 func (s *Store) Release(client string, _ uint16, ref store.Ref, m *store.Message, done store.Done) {
-	subject, err := subject(m.Topic)
+	subject, err := s.subject(m.Topic)
 	if err != nil {
 		done(ref, err)
 		return
