@@ -1,4 +1,13 @@
-// Package node runs the embedded NATS server with JetStream that a broker process keeps its state in: alone, or as one
-// member of a cluster. Nobody outside the process can connect to it, except the other members through the cluster
-// listener.
+// Package node is where a broker process keeps its state: the embedded NATS server with JetStream that it runs, alone or as
+// one member of a cluster ([Start]), or NATS servers that are already running ([Dial]). To an embedded one nobody outside the
+// process can connect, except the other members through the cluster listener.
+//
+// # Servers that are already running
+//
+// Dial looks at everything that a broker needs before any client is served: credentials, version, permissions, JetStream,
+// replicas. What is missing is one error that says what to do. It never shows a password: see [Redact].
+//
+// A connection that is lost comes back by itself. Nothing that is published meanwhile is kept for later: the operation has
+// failed by then, its connection is closed, and its client sends again; what arrived after that would be taken for new.
+// Answers come on subjects below the broker's own (inf.i), so that its user needs no others.
 package node

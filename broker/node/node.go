@@ -44,8 +44,8 @@ type Config struct {
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Name == "" || strings.ContainsAny(c.Name, " .*>\t\r\n") {
-		bad("node name %q: it must be a word without spaces, dots and wildcards", c.Name)
+	if err := ValidName(c.Name); err != nil {
+		errs = append(errs, err)
 	}
 	if c.StoreDir == "" {
 		bad("no store directory: give one with --store-dir")
@@ -71,6 +71,14 @@ func (c *Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ValidName checks the name of a node: it becomes a token of subjects.
+func ValidName(name string) error {
+	if name == "" || strings.ContainsAny(name, " .*>\t\r\n") {
+		return fmt.Errorf("node name %q: it must be a word without spaces, dots and wildcards", name)
+	}
+	return nil
 }
 
 func splitHostPort(s string) (string, int, error) {
@@ -203,18 +211,15 @@ func (n *Node) awaitHealthy(ctx context.Context) error {
 // Connect returns a connection inside the process. The caller closes it.
 func (n *Node) Connect(name string) (*nats.Conn, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(n.srv), n.login, nats.Name(name), nats.MaxReconnects(-1),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			subject := ""
-			if sub != nil {
-				subject = sub.Subject
-			}
-			n.log.Warn("node connection", "name", name, "subject", subject, "error", err)
-		}))
+		nats.ErrorHandler(logErrors(n.log, name)))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the embedded node: %w", err)
 	}
 	return nc, nil
 }
+
+// MaxPayload is how many bytes of a message the node takes, headers included.
+func (n *Node) MaxPayload() int64 { return maxPayload }
 
 // Clustered reports whether the node is a member of a cluster.
 func (n *Node) Clustered() bool { return n.srv.ClusterName() != "" && n.srv.JetStreamIsClustered() }
