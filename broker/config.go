@@ -29,9 +29,11 @@ type Config struct {
 	ClusterListen string   // host:port for the other members
 	Routes        []string // nats://host:port of every member
 	Replicas      int      // of every stream; default 1
-	Lead          bool     // ask for the leadership of the streams
+	Lead          bool     // ask for the leadership of the streams; with NATS, for the server that the broker is connected to
 
-	MaxPacket      int           // bytes of one control packet's Remaining Length; default 4 MiB
+	NATS node.Servers // that are already running, in the place of an embedded node
+
+	MaxPacket      int           // bytes of one control packet's Remaining Length; default 4 MiB, or what NATS has room for
 	Window         int           // acknowledged packets of one connection under way before it is not read any more; default 8,192
 	Outbound       int           // messages outstanding to one subscriber; default 1,024
 	Copies         int           // bodies of held messages of one connection kept in memory beside the store; default 4,096
@@ -52,6 +54,9 @@ type Config struct {
 	Access // who may connect, and where
 
 	Log *slog.Logger
+
+	roomy bool          // nobody chose MaxPacket: it may become less
+	away  time.Duration // without NATS, after which every session is given up
 }
 
 func (c Config) withDefaults() Config {
@@ -75,6 +80,7 @@ func (c Config) withDefaults() Config {
 	if c.Node == "" {
 		c.Node = "n1"
 	}
+	c.roomy = c.roomy || c.MaxPacket == 0
 	def(&c.Replicas, 1)
 	def(&c.MaxPacket, 4<<20)
 	def(&c.Window, 8192)
@@ -87,6 +93,7 @@ func (c Config) withDefaults() Config {
 	defTime(&c.DrainTimeout, 10*time.Second)
 	def(&c.MaxSubscriptions, 1000)
 	def(&c.QueueBytes, 1<<30)
+	defTime(&c.away, awayAfter)
 	if c.Version == "" {
 		c.Version = "unknown"
 	}
@@ -123,6 +130,12 @@ func (c *Config) validate() error {
 	c.validateLimits(bad)
 	switch c.Store {
 	case StoreMemory:
+		if c.NATS.Given() {
+			bad("the memory store keeps nothing on NATS servers: use --store staged with --nats")
+			if err := c.NATS.Validate(); err != nil {
+				errs = append(errs, err)
+			}
+		}
 		if c.Cluster != "" || c.Replicas > 1 {
 			bad("the memory store is a node of its own: use --store staged for a cluster or replicas")
 		}
@@ -130,6 +143,10 @@ func (c *Config) validate() error {
 			bad("the memory store cannot sync to disk")
 		}
 	case StoreStaged:
+		if c.NATS.Given() {
+			c.validateNATS(bad)
+			break
+		}
 		n := c.nodeConfig()
 		if err := n.Validate(); err != nil {
 			errs = append(errs, err)

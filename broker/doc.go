@@ -1,5 +1,5 @@
 // Package broker is the reference pipelined MQTT broker: MQTT 3.1.1 and 5.0 over TCP, TLS and WebSocket, on an embedded
-// JetStream node (alone or as a member of a cluster) or on a store in memory.
+// JetStream node (alone or as a member of a cluster), on NATS servers that are already running, or on a store in memory.
 //
 // It owns the connections, the goroutines and the locks; the protocol itself is package session, what survives is
 // package store.
@@ -27,6 +27,13 @@
 // connection (5.0: is answered with 0x87), a subscription that is not allowed gets 0x80 (5.0: 0x87). A session is resumed
 // only by a client that may have all its subscriptions; anybody else starts a new one. A reload closes the connections that
 // would not be let in any more.
+//
+// # NATS servers that are already running
+//
+// Brokers on the same servers are one broker, as the members of a cluster are; each claims its node name at its start. When
+// the connection to the servers is lost, operations fail, which closes their connections, and the others stay. Once it is
+// back, the sessions that another broker took over meanwhile are given up. After 20 seconds without the servers all are: they
+// remove the consumers of a clean session after a minute, and a subscriber must not go on without its messages.
 //
 // # Operations
 //

@@ -22,12 +22,13 @@ import (
 
 // Server is a running broker.
 type Server struct {
-	cfg   Config
-	log   *slog.Logger
-	node  *node.Node // nil without an embedded node
-	nc    *nats.Conn // for messages between nodes; nil without one
-	store store.Store
-	ln    *listen.Set
+	cfg    Config
+	log    *slog.Logger
+	node   jetStream    // nil for a store without streams
+	remote *node.Remote // the same, if it is not embedded; else nil
+	nc     *nats.Conn   // for messages between nodes; nil without one
+	store  store.Store
+	ln     *listen.Set
 
 	checker *auth.Checker
 	policy  atomic.Pointer[auth.Policy] // Reload replaces it
@@ -82,6 +83,9 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	s.opened = true
 	s.mu.Unlock()
 	s.wg.Go(func() { s.ln.Serve(s.serve) })
+	if s.remote != nil {
+		s.wg.Go(func() { s.watchRemote(s.stop) })
+	}
 	if s.cfg.SysInterval > 0 {
 		s.wg.Go(func() { s.sysLoop(s.stop) })
 	}
@@ -95,29 +99,34 @@ func (s *Server) openStore(ctx context.Context) error {
 		s.store = st
 		return nil
 	}
+	if s.cfg.NATS.Given() {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, remoteStart)
+		defer cancel()
+	}
+	if err := s.openNode(ctx); err != nil {
+		return err
+	}
 	var err error
-	if s.node, err = node.Start(ctx, s.cfg.nodeConfig()); err != nil {
+	if s.nc, err = s.node.Connect("control"); err != nil {
+		return err
+	}
+	if err := s.claimName(); err != nil {
 		return err
 	}
 	storeConn, err := s.node.Connect("store")
 	if err != nil {
 		return err
 	}
-	lead := ""
-	if s.cfg.Lead {
-		lead = s.cfg.Node
-	}
 	st, err := staged.Open(ctx, staged.Config{
-		Conn: storeConn, Node: s.cfg.Node, Replicas: s.cfg.Replicas, Timeout: s.cfg.StoreTimeout, Sync: s.cfg.Sync, Lead: lead, Log: s.log,
+		Conn: storeConn, Node: s.cfg.Node, Replicas: s.cfg.Replicas, Timeout: s.cfg.StoreTimeout, Sync: s.cfg.Sync, Lead: s.leader(storeConn), Log: s.log,
+		Foreign: s.remote != nil,
 	})
 	if err != nil {
 		storeConn.Close()
 		return fmt.Errorf("staged store: %w", err)
 	}
 	s.store = st
-	if s.nc, err = s.node.Connect("control"); err != nil {
-		return err
-	}
 	return s.serveTakeovers()
 }
 
@@ -222,7 +231,7 @@ func Serve(ctx context.Context, cfg Config) error {
 		addr = a.String()
 	}
 	s.log.Info("ready", "mqtt", addr, "listeners", s.ln.URLs(), "node", s.cfg.Node, "store", s.cfg.Store, "durability", s.store.Durability(),
-		"pipeline", s.cfg.Pipeline, "replicas", s.cfg.Replicas)
+		"pipeline", s.cfg.Pipeline, "replicas", s.cfg.Replicas, "nats", s.cfg.NATS.String())
 	for {
 		select {
 		case <-ctx.Done():
