@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"inflight/broker"
+	"inflight/broker/node"
 )
 
 // switchValue is a flag that takes on and off beside what a bool takes.
@@ -43,8 +44,11 @@ func newBrokerCommand() *cobra.Command {
 		Use:   "broker",
 		Short: "Serve the reference broker",
 		Long: `Broker serves the reference broker: MQTT 3.1.1 and 5.0 with a pipelined QoS 1 and QoS 2 path, on an embedded
-JetStream node, alone or as a member of a cluster. It logs to stderr. On SIGINT or SIGTERM it stops
-accepting, answers what it has read, and exits; a second signal ends it at once.
+JetStream node, alone or as a member of a cluster, or on NATS servers that are already running (--nats). It logs
+to stderr. On SIGINT or SIGTERM it stops accepting, answers what it has read, and exits; a second signal ends it at once.
+
+With --nats there is no embedded node, and brokers on the same servers are one broker; each needs a --node name of its own.
+The user needs JetStream, leave to publish to inf.>, $JS.API.> and $JS.ACK.>, and leave to subscribe to inf.>.
 
 Clients that prove no name are let in while every listener is on a loopback interface and there is no password file, or
 with --allow-anonymous. SIGHUP makes it read the certificates, the passwords and the ACL again.
@@ -60,6 +64,7 @@ An ACL file has one rule a line; the first that decides wins, and what none deci
 Every flag can be set in a file (--config), under its name. --print-config shows what is in effect, as such a file.`,
 		Example: `  inflight broker --store-dir ./data
   inflight broker --store memory --listen 127.0.0.1:1884
+  inflight broker --nats nats://127.0.0.1:4222 --nats-creds broker.creds --replicas 3
   inflight broker --config broker.yaml --ops-listen 127.0.0.1:9180
   inflight broker --store-dir ./data --listener mqtts://0.0.0.0:8883 --listener wss://0.0.0.0:8884/mqtt \
       --cert cert.pem --key key.pem --password-file users --acl-file acl
@@ -77,6 +82,9 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 			if done || err != nil {
 				return err
 			}
+			if cfg.NATS.Given() && !cmd.Flags().Changed("max-packet") {
+				cfg.MaxPacket = 0 // the default, or less where the servers have no room for it
+			}
 			cfg.Pipeline = bool(pipeline)
 			cfg.Reload = hangups(cmd.Context())
 			return broker.Serve(cmd.Context(), cfg)
@@ -87,7 +95,7 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:1883", "`HOST:PORT` of a plain MQTT listener; with --listener there is none by default")
 	addAccessFlags(f, &cfg.Access)
 	f.StringVar(&cfg.Store, "store", broker.StoreStaged, "where messages are kept: staged or memory")
-	f.StringVar(&cfg.StoreDir, "store-dir", "", "`DIR` of the embedded node's files; needed unless --store is memory")
+	f.StringVar(&cfg.StoreDir, "store-dir", "", "`DIR` of the embedded node's files; needed unless --store is memory or --nats is given")
 	f.BoolVar(&cfg.Sync, "sync", false, "sync to disk before a message is acknowledged")
 	f.Var(&pipeline, "pipeline", "on, or off: wait for the store inside the read loop (stop-and-wait)")
 	f.StringVar(&cfg.Node, "node", "n1", "`NAME` of this node, unique in the cluster")
@@ -95,10 +103,24 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 	f.StringVar(&cfg.ClusterListen, "cluster-listen", "", "`HOST:PORT` for the other members")
 	f.StringSliceVar(&cfg.Routes, "routes", nil, "`URLS` nats://HOST:PORT of every member, this one included")
 	f.IntVar(&cfg.Replicas, "replicas", 1, "copies of each stream")
-	f.BoolVar(&cfg.Lead, "lead", false, "ask for the leadership of the streams")
+	f.BoolVar(&cfg.Lead, "lead", false, "ask for the leadership of the streams; with --nats, for the server that it is connected to")
+	addNATSFlags(f, &cfg.NATS)
 	options.register(f, &cfg)
 	cmd.AddCommand(newPasswdCommand())
 	return cmd
+}
+
+// natsFlag is the flag whose value may hold a password.
+const natsFlag = "nats"
+
+// addNATSFlags puts the flags on NATS servers that are already running.
+func addNATSFlags(f *pflag.FlagSet, s *node.Servers) {
+	f.StringSliceVar(&s.URLs, natsFlag, nil, "`URLS` nats:// or tls://[USER:PASSWORD@|TOKEN@]HOST:PORT of NATS servers to use in place of an embedded node")
+	f.StringVar(&s.Creds, "nats-creds", "", "credentials `FILE` for them: a user's JWT and seed")
+	f.StringVar(&s.NKey, "nats-nkey", "", "`FILE` of a user's nkey seed for them")
+	f.StringVar(&s.CA, "nats-ca", "", "`FILE` of the CA of their certificates, PEM; none: the system's")
+	f.StringVar(&s.Cert, "nats-cert", "", "certificate `FILE` of the broker for them, PEM")
+	f.StringVar(&s.Key, "nats-key", "", "`FILE` of its key, PEM")
 }
 
 // addAccessFlags puts the flags on who may connect, and where.

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"inflight/broker"
+	"inflight/broker/node"
 	"inflight/scenarios"
 )
 
@@ -139,9 +140,19 @@ func applyConfig(f *pflag.FlagSet, name string, data []byte) error {
 		l.load(data)
 	}
 	if len(l.problems) > 0 {
-		return scenarios.NewFileError(name, data, l.problems)
+		return scenarios.NewFileError(name, masked(data), l.problems)
 	}
 	return nil
+}
+
+// secret is where a URL may hold a password.
+var secret = regexp.MustCompile(`://[^\s"']*@`)
+
+// masked is a file in which every password of a URL is written over, so that an offending line can be shown.
+func masked(data []byte) []byte {
+	return secret.ReplaceAllFunc(data, func(found []byte) []byte {
+		return append(append([]byte("://"), bytes.Repeat([]byte("x"), len(found)-len("://@"))...), '@')
+	})
 }
 
 type configLoader struct {
@@ -328,8 +339,8 @@ func (l *configLoader) text(node ast.Node, name string) (string, bool) {
 	return "", false
 }
 
-// printConfig writes every key with its effective value, as a file that loads again. There are no secrets among them:
-// what is secret is in a file of its own, and here is its path.
+// printConfig writes every key with its effective value, as a file that loads again. Passwords of NATS servers are taken out
+// of it; what else is secret is in a file of its own, and here is its path. What depends on the NATS servers is a comment.
 func printConfig(w io.Writer, f *pflag.FlagSet) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Effective configuration of inflight %s, for: inflight broker --config FILE\n", toolVersion())
@@ -341,7 +352,11 @@ func printConfig(w io.Writer, f *pflag.FlagSet) error {
 		fmt.Fprintf(&b, "\n# %s\n", strings.ReplaceAll(text, "\n", " "))
 		slice, ok := flag.Value.(pflag.SliceValue)
 		if !ok {
-			fmt.Fprintf(&b, "%s: %s\n", flag.Name, scalar(flag.Value.String()))
+			comment := ""
+			if flag.Name == "max-packet" && !flag.Changed && f.Changed(natsFlag) {
+				comment = "# or less, if the NATS servers take less: "
+			}
+			fmt.Fprintf(&b, "%s%s: %s\n", comment, flag.Name, scalar(flag.Value.String()))
 			return
 		}
 		values := slice.GetSlice()
@@ -351,6 +366,9 @@ func printConfig(w io.Writer, f *pflag.FlagSet) error {
 		}
 		fmt.Fprintf(&b, "%s:\n", flag.Name)
 		for _, v := range values {
+			if flag.Name == natsFlag {
+				v = node.Redact(v)
+			}
 			fmt.Fprintf(&b, "  - %s\n", scalar(v))
 		}
 	})
