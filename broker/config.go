@@ -42,6 +42,9 @@ type Config struct {
 	StoreTimeout   time.Duration // of one store operation; default 10 s
 	WriteTimeout   time.Duration // of one write to a client that does not read; default 30 s
 
+	MaxKeepAlive     time.Duration // that a client of MQTT 5.0 gets, in whole seconds; 0: what it asks for
+	MaxSessionExpiry time.Duration // after which a session ends once its client is gone, in whole seconds; 0: as the client asks
+
 	MaxSubscriptions int // of one session; default 1,000
 	QueueBytes       int // that wait for one session in the memory store; default 1 GiB
 

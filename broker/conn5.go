@@ -30,11 +30,13 @@ const goodbyeTime = 500 * time.Millisecond
 type conn5 struct {
 	codec    packet.Codec
 	assigned bool   // the Client Identifier is the broker's
-	expiry   uint32 // Session Expiry Interval of the CONNECT; what MQTT 3.1.1 asks for in its own words
+	expiry   uint32 // Session Expiry Interval, granted; what MQTT 3.1.1 asks for in its own words
 	link     session.Link
 	aliases  [][]byte // by Topic Alias - 1; the reader's
 
-	receiveMaximum int // that the client was told; 0: none
+	receiveMaximum  int // that the client was told; 0: none
+	serverKeepAlive packet.Opt[uint16]
+	sessionExpiry   packet.Opt[uint32] // Session Expiry Interval, if it is another one than the client asked for
 
 	polite  atomic.Bool // a DISCONNECT is due at the end
 	greetMu sync.Mutex  // held while the CONNACK is written
@@ -57,10 +59,11 @@ func (c *conn) negotiate(p *packet.Connect) (packet.ReasonCode, error) {
 	c.link.Version = c.codec.Version
 	if c.codec.Version != packet.V5 {
 		if !p.CleanSession {
-			c.expiry = neverExpires
+			c.expiry = c.srv.cfg.limitExpiry(neverExpires)
 		}
 		return packet.Success, nil
 	}
+	c.limitKeepAlive(p)
 	c.receiveMaximum = min(c.srv.cfg.Window, math.MaxUint16)
 	q := p.Properties
 	if q == nil {
@@ -69,7 +72,10 @@ func (c *conn) negotiate(p *packet.Connect) (packet.ReasonCode, error) {
 	if q.AuthMethod != nil {
 		return packet.BadAuthenticationMethod, fmt.Errorf("authentication method %.40q is not supported [MQTT-4.12.0-1]", q.AuthMethod)
 	}
-	c.expiry = q.SessionExpiry.Or(0)
+	c.expiry = c.srv.cfg.limitExpiry(q.SessionExpiry.Or(0))
+	if c.expiry != q.SessionExpiry.Or(0) {
+		c.sessionExpiry = packet.Some(c.expiry)
+	}
 	c.link.ReceiveMaximum = int(q.ReceiveMaximum.Or(math.MaxUint16))
 	if q.MaximumPacketSize.Set {
 		c.link.MaximumPacket = int(min(q.MaximumPacketSize.Value, math.MaxInt32))
@@ -87,6 +93,8 @@ func (c *conn) connack(present bool) *packet.Connack {
 		// A packet of that size fits the limit of the Remaining Length whatever its own length takes.
 		MaximumPacketSize: packet.Some(uint32(c.srv.cfg.MaxPacket) + 2),
 		TopicAliasMaximum: packet.Some[uint16](topicAliases),
+		ServerKeepAlive:   c.serverKeepAlive, // [MQTT-3.2.2-21]
+		SessionExpiry:     c.sessionExpiry,   // section 3.2.2.3.2
 		// What is not said is available: QoS 2, retained messages, wildcards, Subscription Identifiers.
 		SharedSubscriptsAvail: packet.Some[byte](0),
 	}
@@ -119,7 +127,7 @@ func (c *conn) disconnect(p *packet.Disconnect) error {
 			}
 		}
 		c.client.mu.Lock()
-		c.client.expiry = expiry
+		c.client.expiry = c.srv.cfg.limitExpiry(expiry) // which the client cannot be told any more
 		c.client.mu.Unlock()
 	}
 	if p.Code != packet.NormalDisconnection {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"math"
 	"time"
 
 	"inflight/broker/ops"
@@ -43,6 +44,18 @@ func (c *Config) validateLimits(bad func(format string, args ...any)) {
 			bad("%s is negative", d.what)
 		}
 	}
+	for _, d := range []struct {
+		what  string
+		value time.Duration
+		max   uint32 // what the property can say, in seconds
+	}{
+		{"the maximum of Keep Alive", c.MaxKeepAlive, math.MaxUint16},
+		{"the maximum of the Session Expiry Interval", c.MaxSessionExpiry, neverExpires - 1},
+	} {
+		if d.value < 0 || d.value%time.Second != 0 || d.value/time.Second > time.Duration(d.max) {
+			bad("%s is %v, want whole seconds up to %d, or 0 for none", d.what, d.value, d.max)
+		}
+	}
 	if c.OpsListen != "" {
 		if _, err := ops.Address(c.OpsListen); err != nil {
 			bad("%w", err)
@@ -61,6 +74,24 @@ func (c *Config) durability() string {
 		return "file+sync"
 	}
 	return "file"
+}
+
+// limitKeepAlive lowers the Keep Alive of a CONNECT of MQTT 5.0 to the configured maximum; 0, which turns it off, is above
+// any. A client of 3.1.1 cannot be told, and would be closed while it keeps what it asked for.
+func (c *conn) limitKeepAlive(p *packet.Connect) {
+	limit := uint16(c.srv.cfg.MaxKeepAlive / time.Second)
+	if limit > 0 && (p.KeepAlive == 0 || p.KeepAlive > limit) {
+		p.KeepAlive = limit
+		c.serverKeepAlive = packet.Some(limit)
+	}
+}
+
+// limitExpiry is how long a session may be kept that asks for so many seconds.
+func (c *Config) limitExpiry(seconds uint32) uint32 {
+	if c.MaxSessionExpiry == 0 {
+		return seconds
+	}
+	return min(seconds, uint32(c.MaxSessionExpiry/time.Second))
 }
 
 // atSubscriptionLimit reports whether the session may not have one more filter. Changing one that it has is always

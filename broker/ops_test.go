@@ -191,7 +191,7 @@ func TestSubscriptionLimit(t *testing.T) {
 func TestLimitsAreChecked(t *testing.T) {
 	err := Check(Config{
 		Store: StoreMemory, MaxPacket: 5, Outbound: 65_536, Window: -1, CopyBytes: 1 << 41, QueueBytes: 1, MaxSubscriptions: 1 << 30,
-		DrainTimeout: -1, SysInterval: -1, Pprof: true,
+		DrainTimeout: -1, SysInterval: -1, Pprof: true, MaxKeepAlive: 65_536 * time.Second, MaxSessionExpiry: 1500 * time.Millisecond,
 	})
 	if err == nil {
 		t.Fatal("accepted")
@@ -199,7 +199,7 @@ func TestLimitsAreChecked(t *testing.T) {
 	for _, want := range []string{
 		"the packet limit is 5", "the outbound window is 65536", "the window is negative", "the size of the copies in memory",
 		"the queue limit is 1", "the limit of subscriptions", "the drain time-out is negative", "the interval of $SYS messages is negative",
-		"--ops-listen",
+		"--ops-listen", "the maximum of Keep Alive is 18h12m16s", "the maximum of the Session Expiry Interval is 1.5s",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("not reported: %s", want)

@@ -56,6 +56,8 @@ func (o *brokerOptions) register(f *pflag.FlagSet, cfg *broker.Config) {
 		f.Var((*sizeValue)(p), name, text)
 	}
 	size(&cfg.MaxPacket, "max-packet", d.MaxPacket, "`SIZE` of the largest control packet that is read, as 64KiB or 4MiB")
+	f.DurationVar(&cfg.MaxKeepAlive, "max-keep-alive", 0, "`DURATION` of Keep Alive that clients of MQTT 5.0 get at most; 0: what they ask for")
+	f.DurationVar(&cfg.MaxSessionExpiry, "max-session-expiry", 0, "`DURATION` for which a session is kept at most once its client is gone; 0: as the client asks")
 	f.IntVar(&cfg.MaxSubscriptions, "max-subscriptions", d.MaxSubscriptions, "subscriptions of one session")
 	size(&cfg.QueueBytes, "queue-bytes", d.QueueBytes, "`SIZE` of the messages that wait for one session in the memory store; further ones are dropped")
 	f.IntVar(&cfg.Window, "inbound-window", d.Window, "acknowledged packets of one client under way before it is not read any more")
