@@ -26,10 +26,10 @@ const (
 	askWait    = time.Second
 )
 
-// minVersion is the oldest NATS server that the store works with. Before 2.12 the leader of a replicated stream noted the
-// message id of a publish whose condition fails, which is how the store asks whether a message was released; and before 2.10
-// consumers had one filter and streams no metadata.
-var minVersion = [3]int{2, 12, 0}
+// minVersion is the oldest NATS server that the store works with: since 2.14 a consumer can be moved. Before 2.12 the leader
+// of a replicated stream noted the message id of a publish whose condition fails, which is how the store asks whether a
+// message was released; and before 2.10 consumers had one filter and streams no metadata.
+var minVersion = [3]int{2, 14, 0}
 
 // Error numbers of the JetStream API that decide something here.
 const (

@@ -74,7 +74,7 @@ func TestRedact(t *testing.T) {
 
 func TestNewEnough(t *testing.T) {
 	for version, ok := range map[string]bool{
-		"2.9.25": false, "2.11.9": false, "2.12.0": true, "1.4.1": false, "2.15.3": true, "2.99.0-dev": true, "v3.0.0": true, "3.0.0-RC.1": true, "": false, "devel": false,
+		"2.9.25": false, "2.11.9": false, "2.12.4": false, "2.14.0": true, "1.4.1": false, "2.15.3": true, "2.99.0-dev": true, "v3.0.0": true, "3.0.0-RC.1": true, "": false, "devel": false,
 	} {
 		if err := newEnough(version); (err == nil) != ok {
 			t.Errorf("version %q: %v", version, err)
