@@ -298,6 +298,30 @@ func TestCluster(t *testing.T) {
 		in.Want("the identifier is free", "new")
 		c.WantHeld("the withheld one", withheld)
 	})
+	t.Run("a node that is gone for longer than the stream remembers", func(t *testing.T) {
+		a, b, c := views(t)
+		in := c.Subscribe(c.Root+"/x", 2, false)
+		withheld, _ := released(a, 8, in)
+		s := b.S.(*Store)
+		forgetIDs(t, s)
+		if err := s.sweepOld(starting(t)); err != nil { // a node that is there would still do it itself
+			t.Fatal(err)
+		}
+		if _, pending, err := s.guardState(origin("n1")); err != nil || !pending {
+			t.Errorf("pending %v, %v: what was just released is left to its node", pending, err)
+		}
+		if _, err := s.sweep(starting(t), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		awaitStaged(t, s, b.Client, 1)
+		awaitNothingKept(t, s, "n1")
+		b.WantHeld("only the withheld one", withheld)
+		c.S.(*Store).sweeps.last = time.Now().Add(-time.Hour)
+		c.WantHeld("a node that has not looked for long looks first", withheld)
+		if since := time.Since(c.S.(*Store).sweeps.last); since > sweepTrust {
+			t.Errorf("it looked %v ago", since)
+		}
+	})
 	t.Run("a feed moves from node to node and its session takes it along", func(t *testing.T) {
 		a, b, c := views(t)
 		var want []string

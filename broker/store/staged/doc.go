@@ -7,6 +7,7 @@
 //	INF_msgs      inf.m.<origin>.<topic as a subject>  deliveries, kept as long as a subscription wants them
 //	INF_sessions  inf.s.<client>                       one record for each session, last value
 //	              inf.o.<client>                       what a kept session has sent and not seen acknowledged, last value
+//	              inf.n.<origin>                       the name of each node that was ever there
 //	INF_retained  inf.r.<topic as a subject>           retained messages, last value; an empty one is purged
 //
 // <client> is a hash of the Client Identifier; <origin> is a hash of the name of the node that released the message, or _
@@ -21,6 +22,29 @@
 // every QoS read from that stream only. So nobody sees the message before the release is durable, and a PUBREL that is
 // retried on another node cannot deliver twice within the window ([DuplicateWindow]).
 //
+// That alone would not do. INF_msgs drops what every subscription has acknowledged, and with the message, over a restart,
+// its id: a copy that is not discarded by then would look pending, and be released once more. So each node has a guard, a
+// consumer of INF_msgs that nobody reads, which covers what this node has released. The stream keeps what is above the
+// guard's floor, and the node moves the floor only to where every copy is discarded (see guard; one call of
+// CONSUMER.RESET for many releases, nothing for a single one). Hence at any time, of a released message, either
+//
+//   - the staged copy is gone, for good, and nothing is left that could be released again, or
+//   - the delivery is above the floor of the guard of the node that released it, and names the copy.
+//
+// Who finds it: a node that starts discards what the deliveries above the floor of every guard name before it serves
+// anyone, however long it was down. A node that runs looks at what other guards have above their floor every
+// DuplicateWindow/4 and discards what is older than a moment, so that a node which is gone for ever is not missed. And
+// [Store.Held], the only place where it matters, asks the stream whether it knows an id only if such a look is recent;
+// else, after the cluster was without a majority for minutes, it looks first. So it never depends on an id that the
+// stream has forgotten.
+//
+// A release whose answer was lost may be in the stream and may not: the floor waits before it, a second later a message
+// that nobody subscribes to marks the place behind which it cannot come any more, and what is up to there is looked at
+// in the same way.
+//
+// What remains: a power cut on a node that does not sync each write (durability file) can lose what JetStream had not
+// synced, as everywhere; and the clocks of the nodes must agree to less than DuplicateWindow/3.
+//
 // # Retained messages
 //
 // The retained message of a topic is written beside the delivery, a moment before it and under the same message id; the
@@ -32,13 +56,12 @@
 // Deleting a staged copy is a call of the JetStream API, and one call per message costs more than the message. Discards
 // are gathered instead, off the response path: one purge of the client's subject removes everything below the oldest
 // message that is not released, see tracker. What waits behind a message whose PUBREL is withheld is purged by identifier,
-// a second later. So a crash can leave a released copy behind. What keeps that harmless:
+// a second later. So a crash can leave a released copy behind. What keeps that harmless, besides the guards:
 //
 //   - an identifier that is used again gets a newer message under the same subject; only the newest one counts;
 //   - on resume, [Store.Held] leaves out what this node knows to be released, and asks the delivery stream of each other
 //     copy whether its id is known (a publish that carries the id and a condition that fails: the duplicate check comes
 //     first, so the answer tells, and nothing is stored).
 //
-// What is left open: when every node that knows of a release is killed before the discard ([discardTick], pinnedAfter
-// behind a withheld message), the copy that stays behind is taken for a pending exchange.
+// The streams need nats-server 2.14 or newer, for CONSUMER.RESET.
 package staged

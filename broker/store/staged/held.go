@@ -22,9 +22,11 @@ const impossible = "18446744073709551615"
 type stored struct {
 	Error   *apiError `json:"error"`
 	Message *struct {
-		Subject string `json:"subject"`
-		Seq     uint64 `json:"seq"`
-		Data    []byte `json:"data"`
+		Subject string    `json:"subject"`
+		Seq     uint64    `json:"seq"`
+		Header  []byte    `json:"hdrs"`
+		Data    []byte    `json:"data"`
+		Time    time.Time `json:"time"`
 	} `json:"message"`
 }
 
@@ -56,12 +58,16 @@ func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
 }
 
 // Discard lets a held copy go without delivering it.
-func (s *Store) Discard(client string, ref store.Ref) { s.discard(s.tracker(client), uint64(ref)) }
+func (s *Store) Discard(client string, ref store.Ref) { s.discard(client, uint64(ref), 0) }
 
 // Held lists the staged messages of a client that were not released, oldest first. A newer message under the same
 // identifier replaces an older one; copies whose release is already durable are discarded.
 func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
-	t := s.tracker(client)
+	t := s.lease(client)
+	defer t.giveBack()
+	if err := s.trust(ctx); err != nil {
+		return nil, fmt.Errorf("held messages: %w", err)
+	}
 	byID := make(map[uint16]uint64)
 	var refs []ref
 	for next := uint64(1); ; {
@@ -90,7 +96,7 @@ func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 		released := !newest || t.isReleased(refs[i].seq)
 		if !released {
 			var err error
-			if released, err = s.isReleased(ctx, store.Ref(refs[i].seq)); err != nil {
+			if refs[i].msg, released, err = s.isReleased(ctx, store.Ref(refs[i].seq)); err != nil {
 				return nil, fmt.Errorf("held messages: %w", err)
 			}
 		}
@@ -98,19 +104,24 @@ func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 			held = append(held, store.Held{ID: id, Ref: store.Ref(refs[i].seq)})
 		}
 	}
-	if t.reset(refs) {
-		s.purgeMu.Lock()
-		s.dirty = append(s.dirty, t)
-		s.purgeMu.Unlock()
-	}
+	s.reset(t, refs)
 	return held, nil
 }
 
-// isReleased asks the delivery stream whether it knows the release of ref. Nothing is stored: the duplicate check comes
+// reset tells a tracker what the stream holds for its client.
+func (s *Store) reset(t *tracker, found []ref) {
+	queue, gone := t.reset(found)
+	s.guard.gone(gone...)
+	if queue {
+		s.discards.add(t)
+	}
+}
+
+// isReleased asks the delivery stream whether, and where, it has the release of ref, inside its duplicate window. Nothing is stored: the duplicate check comes
 // first, and then a condition fails that no stream meets. A replicated stream must find it before the raft group does,
 // which is so for the last sequence; a stream of one replica looks at the last sequence before it looks for duplicates, but
 // at the last message id after.
-func (s *Store) isReleased(ctx context.Context, ref store.Ref) (bool, error) {
+func (s *Store) isReleased(ctx context.Context, ref store.Ref) (at uint64, released bool, err error) {
 	for {
 		msg := nats.NewMsg(s.published + "probe")
 		msg.Header.Set(jetstream.MsgIDHeader, s.messageID(ref))
@@ -120,6 +131,7 @@ func (s *Store) isReleased(ctx context.Context, ref store.Ref) (bool, error) {
 			msg.Header.Set(jetstream.ExpectedLastMsgIDHeader, impossible)
 		}
 		type answer struct {
+			seq       uint64
 			duplicate bool
 			err       error
 		}
@@ -127,7 +139,7 @@ func (s *Store) isReleased(ctx context.Context, ref store.Ref) (bool, error) {
 		s.calls.send(msg, func(data []byte, err error) {
 			var a answer
 			if a.err = err; err == nil {
-				_, a.duplicate, a.err = parsePubAck(data)
+				a.seq, a.duplicate, a.err = parsePubAck(data)
 			}
 			ch <- a
 		})
@@ -135,33 +147,30 @@ func (s *Store) isReleased(ctx context.Context, ref store.Ref) (bool, error) {
 		var api *apiError
 		switch {
 		case a.err == nil:
-			return a.duplicate, nil
+			return a.seq, a.duplicate, nil
 		case errors.As(a.err, &api) && (api.ErrCode == codeWrongSequence || api.ErrCode == codeWrongLastID):
-			return false, nil
+			return 0, false, nil
 		case errors.As(a.err, &api) && api.ErrCode == codeDuplicateBusy:
 			// Its release is on its way; wait for it.
 			select {
 			case <-ctx.Done():
-				return false, ctx.Err()
-			case <-time.After(5 * time.Millisecond):
+				return 0, false, ctx.Err()
+			case <-time.After(busyWait):
 			}
 		default:
-			return false, a.err
+			return 0, false, a.err
 		}
 	}
 }
 
 // Forget drops everything that is staged for a client.
 func (s *Store) Forget(_ context.Context, client string) error {
-	t := s.tracker(client)
+	t := s.lease(client)
+	defer s.retire(t)
+	defer t.giveBack()
 	if err := s.purge(t.subject+".*", 0); err != nil {
 		return fmt.Errorf("forget held messages: %w", err)
 	}
-	t.reset(nil)
-	s.mu.Lock()
-	if t.idle() && s.trackers[client] == t {
-		delete(s.trackers, client)
-	}
-	s.mu.Unlock()
+	s.reset(t, nil)
 	return nil
 }

@@ -29,6 +29,7 @@ const (
 	msgsRoot     = "inf.m."
 	sessionsRoot = "inf.s."
 	outboundRoot = "inf.o."
+	nodesRoot    = "inf.n."
 	retainedRoot = "inf.r."
 	transient    = "inf.q."
 
@@ -55,17 +56,14 @@ const foreignConsumers = 1 << 20
 // DuplicateWindow is how long the delivery stream remembers a released message's id.
 const DuplicateWindow = 2 * time.Minute
 
-// discardTick is how long a discard waits at most for others; discardBatch of them do not wait.
-const (
-	discardTick  = 20 * time.Millisecond
-	discardBatch = 256
-)
-
 // leadWait bounds how long a node waits at its start to become the leader of a stream.
 const leadWait = 5 * time.Second
 
 // retryAfter is how long an answer may take before a question is asked again.
 const retryAfter = time.Second
+
+// busyWait is how long a release waits for another one of the same message that is under way.
+const busyWait = 5 * time.Millisecond
 
 // closeWait bounds how long the end of a store waits for its last discards, and that of a feed for its last settlements.
 const closeWait = 2 * time.Second
@@ -101,11 +99,11 @@ type Store struct {
 
 	retaining retaining
 
-	purgeMu sync.Mutex
-	dirty   []*tracker
-	kick    chan struct{}
-	stop    chan struct{}
-	stopped chan struct{}
+	guard    *guard
+	discards discards
+	sweeps   sweeps
+	stop     chan struct{}
+	stopped  chan struct{}
 }
 
 // Open creates the streams, or finds them, and starts the store. It retries until ctx ends, because a young cluster
@@ -130,8 +128,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log, trackers: make(map[string]*tracker),
 		published: msgsRoot + "_.", released: msgsRoot + origin(cfg.Node) + ".",
-		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
-		maxSubject: maxSubject,
+		discards: discards{kick: make(chan struct{}, 1)}, stop: make(chan struct{}), stopped: make(chan struct{}),
+		sweeps: sweeps{stopped: make(chan struct{})}, maxSubject: maxSubject,
 	}
 	consumers := 0 // as many as the node allows
 	if cfg.Foreign {
@@ -140,7 +138,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	streams := []jetstream.StreamConfig{
 		{Name: stagedStream, Subjects: []string{stagedRoot + "*.*"}, Duplicates: 100 * time.Millisecond},
 		{Name: msgsStream, Subjects: []string{msgsRoot + ">"}, Retention: jetstream.InterestPolicy, Duplicates: DuplicateWindow, MaxConsumers: consumers},
-		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*"}, MaxMsgsPerSubject: 1},
+		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*", nodesRoot + "*"}, MaxMsgsPerSubject: 1},
 		{Name: retainedStream, Subjects: []string{retainedRoot + ">"}, MaxMsgsPerSubject: 1, Duplicates: DuplicateWindow},
 	}
 	for _, c := range streams {
@@ -158,7 +156,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if s.calls, err = newCalls(cfg.Conn, cfg.Timeout); err != nil {
 		return nil, err
 	}
+	if err := s.openGuard(ctx); err != nil {
+		s.calls.close()
+		return nil, fmt.Errorf("releases before this start: %w", err)
+	}
 	go s.purger()
+	go s.sweeper()
 	return s, nil
 }
 
@@ -266,9 +269,13 @@ func hash(parts ...string) string {
 // origin is the token of a node in the subjects of what it releases.
 func origin(node string) string { return hash(node)[:8] }
 
-func (s *Store) tracker(client string) *tracker {
+// lease returns the tracker of a client, which stays in the table until it is given back.
+func (s *Store) lease(client string) *tracker {
 	s.mu.RLock()
 	t := s.trackers[client]
+	if t != nil {
+		t.leases.Add(1)
+	}
 	s.mu.RUnlock()
 	if t != nil {
 		return t
@@ -276,10 +283,22 @@ func (s *Store) tracker(client string) *tracker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t = s.trackers[client]; t == nil {
-		t = &tracker{subject: stagedRoot + hash(client)}
+		t = &tracker{client: client, subject: stagedRoot + hash(client)}
 		s.trackers[client] = t
 	}
+	t.leases.Add(1)
 	return t
+}
+
+func (t *tracker) giveBack() { t.leases.Add(-1) }
+
+// retire drops a tracker that has nothing to track and that nobody uses.
+func (s *Store) retire(t *tracker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.leases.Load() == 0 && t.idle() && s.trackers[t.client] == t {
+		delete(s.trackers, t.client)
+	}
 }
 
 // subject maps a topic to the subject of its messages, without the root.
@@ -343,8 +362,9 @@ func (s *Store) Hold(client string, id uint16, m *store.Message, done store.Done
 			return
 		}
 	}
-	t := s.tracker(client)
-	h := t.sent()
+	t := s.lease(client)
+	h := t.sent() // from here on it is not idle
+	t.giveBack()
 	msg := &nats.Msg{
 		Subject: t.subject + "." + strconv.Itoa(int(id)),
 		Data:    store.Encode(make([]byte, 0, 4+m.Size()), m),
@@ -370,127 +390,55 @@ func (s *Store) Release(client string, _ uint16, ref store.Ref, m *store.Message
 		done(ref, err)
 		return
 	}
-	t := s.tracker(client)
 	msg := &nats.Msg{
 		Subject: s.released + subject,
 		Header:  nats.Header{jetstream.MsgIDHeader: {s.messageID(ref)}},
 		Data:    store.Encode(make([]byte, 0, 4+m.Size()), m),
 	}
+	var at uint64 // where it was delivered
 	released := func(ref store.Ref, err error) {
-		if err == nil {
-			s.discard(t, uint64(ref))
+		switch {
+		case err == nil:
+			s.discard(client, uint64(ref), at)
+		case at > 0:
+			s.guard.doubtAt(at)
 		}
 		done(ref, err)
 	}
 	if m.Retain {
 		released = s.retain(msg, subject, m, released)
 	}
-	s.calls.send(msg, func(data []byte, err error) {
-		if err == nil {
-			_, _, err = parsePubAck(data)
+	release, until := s.guard.sent(), time.Now().Add(s.cfg.Timeout)
+	s.sendUnlessBusy(msg, until, func(seq uint64, duplicate bool, err error) {
+		at = seq
+		switch {
+		case err != nil:
+			s.guard.failed(release)
+		case duplicate:
+			s.guard.released(release, 0)
+		default:
+			s.guard.released(release, seq)
 		}
 		released(ref, err)
 	})
 }
 
-// discard lets a released copy go, some time.
-func (s *Store) discard(t *tracker, seq uint64) {
-	released, queue := t.release(seq)
-	if queue {
-		s.purgeMu.Lock()
-		s.dirty = append(s.dirty, t)
-		s.purgeMu.Unlock()
-	}
-	if released == discardBatch {
-		select {
-		case s.kick <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// purger discards released copies, one purge at a time: while one is under way, further discards gather.
-func (s *Store) purger() {
-	defer close(s.stopped)
-	tick := time.NewTicker(discardTick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.stop:
-			s.purgeRound(true) // so that an orderly end leaves no released copy behind
-			return
-		case <-tick.C:
-		case <-s.kick:
-		}
-		s.purgeRound(false)
-	}
-}
-
-// purgeRound discards what can be discarded now; the last one, with pinned copies that have just been pinned.
-func (s *Store) purgeRound(last bool) {
-	s.purgeMu.Lock()
-	round := s.dirty
-	s.dirty = nil
-	s.purgeMu.Unlock()
-	for _, t := range round {
-		if bound := t.bound(); bound > 0 {
-			if err := s.purge(t.subject+".*", bound); err != nil && !errors.Is(err, store.ErrClosed) {
-				s.log.Warn("discard of staged messages", "error", err)
-			}
-		}
-		if pins := t.pinned(time.Now(), last); len(pins) > 0 {
-			s.purgePins(t, pins)
-		}
-		if t.rest() {
-			s.purgeMu.Lock()
-			s.dirty = append(s.dirty, t)
-			s.purgeMu.Unlock()
-		}
-	}
-}
-
-// purgePins discards by identifier, all of them at the same time.
-func (s *Store) purgePins(t *tracker, pins []pin) {
-	errs := make([]error, len(pins))
-	var wg sync.WaitGroup
-	for i, p := range pins {
-		wg.Add(1)
-		s.purging(stagedStream, t.subject+"."+strconv.Itoa(int(p.id)), p.bound, func(err error) {
-			errs[i] = err
-			wg.Done()
-		})
-	}
-	wg.Wait()
-	gone := pins[:0]
-	for i, p := range pins {
-		if errs[i] == nil {
-			gone = append(gone, p)
-		}
-	}
-	t.unpin(gone)
-	if err := errors.Join(errs...); err != nil && !errors.Is(err, store.ErrClosed) {
-		s.log.Warn("discard of staged messages", "error", err)
-	}
-}
-
-// purge removes the messages of a staged subject below bound (0: all) and waits for it.
-func (s *Store) purge(subject string, bound uint64) error {
-	ch := make(chan error, 1)
-	s.purging(stagedStream, subject, bound, func(err error) { ch <- err })
-	return <-ch
-}
-
-// purging is purge that reports to done.
-func (s *Store) purging(stream, subject string, bound uint64, done func(error)) {
-	body := `{"filter":"` + subject + `"}`
-	if bound > 0 {
-		body = `{"filter":"` + subject + `","seq":` + strconv.FormatUint(bound, 10) + `}`
-	}
-	s.calls.send(&nats.Msg{Subject: "$JS.API.STREAM.PURGE." + stream, Data: []byte(body)}, func(data []byte, err error) {
+// sendUnlessBusy publishes a message that has an id, again and again until the stream is not busy with another message of
+// the same id.
+func (s *Store) sendUnlessBusy(msg *nats.Msg, until time.Time, done func(seq uint64, duplicate bool, err error)) {
+	s.calls.send(msg, func(data []byte, err error) {
+		var seq uint64
+		var duplicate bool
 		if err == nil {
-			_, _, err = parsePubAck(data)
+			seq, duplicate, err = parsePubAck(data)
 		}
-		done(err)
+		var api *apiError
+		if errors.As(err, &api) && api.ErrCode == codeDuplicateBusy && time.Now().Before(until) {
+			again := &nats.Msg{Subject: msg.Subject, Header: msg.Header, Data: msg.Data}
+			time.AfterFunc(busyWait, func() { s.sendUnlessBusy(again, until, done) })
+			return
+		}
+		done(seq, duplicate, err)
 	})
 }
 
@@ -516,5 +464,6 @@ func (s *Store) Close() {
 	}
 	s.calls.close() // whatever still waits fails, the purger too
 	<-s.stopped
+	<-s.sweeps.stopped
 	s.nc.Close()
 }

@@ -1,9 +1,10 @@
 package staged
 
 import (
-	"math"
+	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,18 +20,19 @@ const (
 // tracker knows which staged messages of one client can be discarded together. A purge of the client's subject removes
 // every message below a sequence, so the bound must be at or below the oldest message that may still be needed.
 //
-// Invariants: refs holds the acknowledged, undiscarded sequences in ascending order; bound never passes an unreleased
-// one, nor one whose sequence is not known yet. Of a hold that is under way it is known that its sequence will be above
-// every sequence that was acknowledged before it was sent (floor).
+// Invariants: refs holds the acknowledged sequences that are not known to be discarded, in ascending order; bound never
+// passes an unreleased one, nor one whose sequence is not known yet.
 type tracker struct {
+	client string
+	leases atomic.Int32 // who uses it; see Store.lease
+
 	mu       sync.Mutex
 	subject  string // inf.h.<client>
 	refs     []ref
-	pending  []*hold // holds under way, in the order in which they were sent
-	highest  uint64  // highest acknowledged sequence
-	purged   uint64  // bound of the last purge
-	released int     // refs marked released
-	queued   bool    // waits for the purger, or is being purged
+	way      underway // holds
+	purged   uint64   // bound of the last purge
+	released int      // refs marked released
+	queued   bool     // waits for the purger, or is being purged
 
 	front uint64    // the unreleased sequence that others wait behind, 0: none
 	since time.Time // since when
@@ -38,6 +40,7 @@ type tracker struct {
 
 type ref struct {
 	seq      uint64
+	msg      uint64 // where this node has released it to: a sequence of the delivery stream; 0: it has not, as far as it knows
 	id       uint16 // Packet Identifier
 	released bool
 }
@@ -48,35 +51,21 @@ type pin struct {
 	bound uint64
 }
 
-type hold struct {
-	floor uint64
-	done  bool
-}
-
 // sent notes a hold that is on its way. It is called before the message leaves.
-func (t *tracker) sent() *hold {
+func (t *tracker) sent() (hold uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := &hold{floor: t.highest}
-	t.pending = append(t.pending, h)
-	return h
+	return t.way.sent()
 }
 
 // held notes its sequence; 0 when it failed.
-func (t *tracker) held(h *hold, id uint16, seq uint64) {
+func (t *tracker) held(hold uint64, id uint16, seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h.done = true
-	for len(t.pending) > 0 && t.pending[0].done {
-		t.pending = t.pending[1:]
+	t.way.arrived(hold, seq)
+	if seq == 0 {
+		return
 	}
-	if seq > 0 {
-		t.insert(seq, id)
-	}
-}
-
-func (t *tracker) insert(seq uint64, id uint16) {
-	t.highest = max(t.highest, seq)
 	i := len(t.refs)
 	for i > 0 && t.refs[i-1].seq > seq {
 		i--
@@ -84,53 +73,84 @@ func (t *tracker) insert(seq uint64, id uint16) {
 	if i > 0 && t.refs[i-1].seq == seq {
 		return
 	}
-	t.refs = append(t.refs, ref{})
-	copy(t.refs[i+1:], t.refs[i:])
-	t.refs[i] = ref{seq: seq, id: id}
+	t.refs = slices.Insert(t.refs, i, ref{seq: seq, id: id})
 }
 
-// release marks a sequence as discardable and reports how many such there are and whether the client must be queued for
-// the purger.
-func (t *tracker) release(seq uint64) (released int, queue bool) {
+// find returns the place of a sequence in refs, or -1.
+func (t *tracker) find(seq uint64) int {
+	i := sort.Search(len(t.refs), func(i int) bool { return t.refs[i].seq >= seq })
+	if i < len(t.refs) && t.refs[i].seq == seq {
+		return i
+	}
+	return -1
+}
+
+// release marks a sequence as discardable; msg is where this node has released it to, or 0. It reports whether the
+// sequence is known here, how many such there are, and whether the client must be queued for the purger.
+func (t *tracker) release(seq, msg uint64) (known bool, released int, queue bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := sort.Search(len(t.refs), func(i int) bool { return t.refs[i].seq >= seq })
-	if i < len(t.refs) && t.refs[i].seq == seq && !t.refs[i].released {
-		t.refs[i].released = true
+	i := t.find(seq)
+	if i < 0 {
+		return false, t.released, false
+	}
+	if r := &t.refs[i]; !r.released {
+		r.released = true
 		t.released++
+	}
+	if msg > 0 {
+		t.refs[i].msg = msg
 	}
 	queue = !t.queued
 	t.queued = true
-	return t.released, queue
+	return true, t.released, queue
 }
 
 // isReleased reports whether this node has seen the release of seq become durable.
 func (t *tracker) isReleased(seq uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := sort.Search(len(t.refs), func(i int) bool { return t.refs[i].seq >= seq })
-	return seq < t.purged || i < len(t.refs) && t.refs[i].seq == seq && t.refs[i].released
+	i := t.find(seq)
+	return seq < t.purged || i >= 0 && t.refs[i].released
 }
 
-// bound drops the released prefix and returns the sequence below which everything can go; 0 when there is nothing to
-// purge.
-func (t *tracker) bound() uint64 {
+// bound returns the sequence below which everything can go; 0 when there is nothing to purge.
+func (t *tracker) bound() (bound uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var bound uint64
-	for len(t.refs) > 0 && t.refs[0].released {
-		if len(t.pending) > 0 && t.refs[0].seq > t.pending[0].floor {
+	limit := t.way.limit()
+	for _, r := range t.refs {
+		if !r.released || r.seq > limit {
 			break
 		}
-		bound = t.refs[0].seq + 1
-		t.refs = t.refs[1:]
-		t.released--
+		bound = r.seq + 1
 	}
-	if bound <= t.purged {
-		return 0
-	}
-	t.purged = bound
 	return bound
+}
+
+// gone forgets what was purged below bound, and returns where it had been released to.
+func (t *tracker) gone(bound uint64) (msgs []uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.purged = max(t.purged, bound)
+	n := 0
+	for n < len(t.refs) && t.refs[n].seq < bound {
+		msgs = t.refs[n].forget(msgs)
+		if t.refs[n].released {
+			t.released--
+		}
+		n++
+	}
+	t.refs = t.refs[n:]
+	return msgs
+}
+
+// forget adds where r was released to.
+func (r *ref) forget(msgs []uint64) []uint64 {
+	if r.msg > 0 {
+		msgs = append(msgs, r.msg)
+	}
+	return msgs
 }
 
 // pinned returns what can be discarded by identifier because it has waited long enough behind an unreleased message, or
@@ -149,10 +169,7 @@ func (t *tracker) pinned(now time.Time, atOnce bool) []pin {
 		return nil
 	}
 	t.since = now
-	known := uint64(math.MaxUint64) // no hold under way can get a sequence at or below it
-	if len(t.pending) > 0 {
-		known = t.pending[0].floor
-	}
+	known := t.way.limit()
 	blocked := make(map[uint16]bool)
 	at := make(map[uint16]int)
 	var pins []pin
@@ -178,8 +195,8 @@ func (t *tracker) pinned(now time.Time, atOnce bool) []pin {
 	return pins
 }
 
-// unpin forgets what was discarded by identifier.
-func (t *tracker) unpin(pins []pin) {
+// unpin forgets what was discarded by identifier, and returns where it had been released to.
+func (t *tracker) unpin(pins []pin) (msgs []uint64) {
 	bounds := make(map[uint16]uint64, len(pins))
 	for _, p := range pins {
 		bounds[p.id] = p.bound
@@ -190,11 +207,13 @@ func (t *tracker) unpin(pins []pin) {
 	for _, r := range t.refs {
 		if r.released && r.seq < bounds[r.id] {
 			t.released--
+			msgs = r.forget(msgs)
 			continue
 		}
 		kept = append(kept, r)
 	}
 	t.refs = kept
+	return msgs
 }
 
 // rest ends a purge and reports whether another one is worth while.
@@ -205,26 +224,39 @@ func (t *tracker) rest() (again bool) {
 	return t.queued
 }
 
-// reset starts again from what the stream holds, in ascending order; the released ones are to be discarded.
-func (t *tracker) reset(found []ref) (queue bool) {
+// reset starts again from what the stream holds, in ascending order; the released ones are to be discarded. It returns
+// where those had been released to that are gone.
+func (t *tracker) reset(found []ref) (queue bool, msgs []uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	old := t.refs
 	t.refs, t.released, t.purged, t.front = nil, 0, 0, 0
 	for _, r := range found {
+		for len(old) > 0 && old[0].seq < r.seq {
+			msgs = old[0].forget(msgs)
+			old = old[1:]
+		}
+		if len(old) > 0 && old[0].seq == r.seq {
+			r.msg, r.released = old[0].msg, r.released || old[0].released
+			old = old[1:]
+		}
 		t.refs = append(t.refs, r)
-		t.highest = max(t.highest, r.seq)
+		t.way.highest = max(t.way.highest, r.seq)
 		if r.released {
 			t.released++
 		}
 	}
+	for _, r := range old {
+		msgs = r.forget(msgs)
+	}
 	queue = t.released > 0 && !t.queued
 	t.queued = t.queued || queue
-	return queue
+	return queue, msgs
 }
 
 // idle reports whether nothing is held, under way, or waiting to be discarded.
 func (t *tracker) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.refs) == 0 && len(t.pending) == 0 && !t.queued
+	return len(t.refs) == 0 && t.way.idle() && !t.queued
 }

@@ -12,13 +12,13 @@ import (
 type staging struct {
 	t     *testing.T
 	tr    tracker
-	holds map[string]*hold
+	holds map[string]uint64
 	ids   map[string]uint16
 	now   time.Time
 }
 
 func newStaging(t *testing.T) *staging {
-	return &staging{t: t, holds: make(map[string]*hold), ids: make(map[string]uint16), now: time.Unix(1000, 0)}
+	return &staging{t: t, holds: make(map[string]uint64), ids: make(map[string]uint16), now: time.Unix(1000, 0)}
 }
 
 func (s *staging) sent(id uint16, names ...string) {
@@ -40,15 +40,17 @@ func (s *staging) hold(seqs ...uint64) {
 
 func (s *staging) release(seqs ...uint64) {
 	for _, seq := range seqs {
-		s.tr.release(seq)
+		s.tr.release(seq, 0)
 	}
 }
 
 func (s *staging) wantBound(reason string, bound uint64) {
 	s.t.Helper()
-	if got := s.tr.bound(); got != bound {
+	got := s.tr.bound()
+	if got != bound {
 		s.t.Fatalf("%s: bound %d, want %d", reason, got, bound)
 	}
+	s.tr.gone(got)
 }
 
 func (s *staging) wantPins(reason string, atOnce bool, want ...pin) {
@@ -149,7 +151,7 @@ func TestTrackerBound(t *testing.T) {
 			s.held("b", 12)
 			s.held("a", 10)
 			s.sent(2, "next")
-			if floor := s.holds["next"].floor; floor != 12 {
+			if floor := s.tr.way.limit(); floor != 12 {
 				s.t.Fatalf("floor %d, want 12", floor)
 			}
 		}},
@@ -157,7 +159,7 @@ func TestTrackerBound(t *testing.T) {
 			s.hold(50)
 			s.tr.reset(nil)
 			s.sent(1, "next")
-			if floor := s.holds["next"].floor; floor != 50 {
+			if floor := s.tr.way.limit(); floor != 50 {
 				s.t.Fatalf("floor %d, want 50", floor)
 			}
 		}},
@@ -238,7 +240,7 @@ func TestTrackerPinned(t *testing.T) {
 type stagedCopy struct {
 	seq      uint64
 	id       uint16
-	h        *hold
+	h        uint64
 	acked    bool // the store knows its sequence
 	failed   bool // the store was told that the hold failed
 	released bool
@@ -304,7 +306,7 @@ func (m *trackerModel) release(t *rapid.T) {
 
 func (m *trackerModel) releaseCopy(t *rapid.T, c *stagedCopy) {
 	c.released = true
-	if _, queue := m.tr.release(c.seq); queue {
+	if _, _, queue := m.tr.release(c.seq, 0); queue {
 		if m.queued {
 			t.Fatal("queued twice")
 		}
@@ -323,7 +325,10 @@ func (m *trackerModel) purge(t *rapid.T) {
 func (m *trackerModel) round(t *rapid.T, atOnce bool) {
 	if bound := m.tr.bound(); bound > 0 {
 		m.check(t) // while the purge is under way
-		m.remove(t, func(c *stagedCopy) bool { return c.seq < bound })
+		if rapid.IntRange(0, 9).Draw(t, "purge fails") > 0 {
+			m.remove(t, func(c *stagedCopy) bool { return c.seq < bound })
+			m.tr.gone(bound)
+		}
 	}
 	m.now = m.now.Add(100 * time.Millisecond)
 	if pins := m.tr.pinned(m.now, atOnce); len(pins) > 0 {
@@ -379,7 +384,7 @@ func (m *trackerModel) restart(t *rapid.T) {
 		c.acked, c.failed = true, false
 		found = append(found, ref{seq: c.seq, id: c.id, released: c.released})
 	}
-	if m.tr.reset(found) {
+	if queue, _ := m.tr.reset(found); queue {
 		if m.queued {
 			t.Fatal("queued twice")
 		}
