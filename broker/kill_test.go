@@ -13,13 +13,14 @@ import (
 
 // unreliable publishes numbered QoS 2 messages as a client that follows the protocol and is cut again and again.
 type unreliable struct {
-	t      *testing.T
-	nodes  []*Server
-	id     string
-	topic  string
-	window int
-	total  int
-	rng    *rand.Rand
+	t       *testing.T
+	connect func(first bool) *peer // to any node; nil: the test is over
+	longest time.Duration          // of a connection, which is then cut
+	more    func(next int) bool    // whether to publish another one
+	id      string
+	topic   string
+	window  int
+	rng     *rand.Rand
 
 	next   int            // number of the next new message
 	states map[uint16]int // identifier -> number, of PUBLISHes without PUBREC
@@ -27,6 +28,10 @@ type unreliable struct {
 	rels   []uint16       // identifiers with PUBREC and without PUBCOMP, in PUBREC order
 	busy   map[uint16]bool
 	lastID uint16
+}
+
+func newUnreliable(t *testing.T, id, topic string, window int, rng *rand.Rand) *unreliable {
+	return &unreliable{t: t, id: id, topic: topic, window: window, rng: rng, states: map[uint16]int{}, busy: map[uint16]bool{}}
 }
 
 func (u *unreliable) message(n int) string { return fmt.Sprintf("%08d", n) }
@@ -44,12 +49,14 @@ func (u *unreliable) take() uint16 {
 
 func (u *unreliable) run() (connections int) {
 	first := true
-	for u.next < u.total || len(u.busy) > 0 {
-		node := u.nodes[u.rng.IntN(len(u.nodes))]
-		p := login(u.t, node, u.id, true, !first)
+	for u.more(u.next) || len(u.busy) > 0 {
+		p := u.connect(first)
+		if p == nil {
+			return connections
+		}
 		first = false
 		connections++
-		u.session(p, time.Now().Add(time.Duration(u.rng.IntN(60))*time.Millisecond))
+		u.session(p, time.Now().Add(time.Duration(u.rng.Int64N(int64(u.longest)))))
 	}
 	return connections
 }
@@ -63,7 +70,7 @@ func (u *unreliable) session(p *peer, until time.Time) {
 		b = append(b, dup(id, 2, u.topic, u.message(u.states[id]))...)
 	}
 	for {
-		for len(u.busy) < u.window && u.next < u.total {
+		for len(u.busy) < u.window && u.more(u.next) {
 			id := u.take()
 			u.states[id] = u.next
 			u.order = append(u.order, id)
@@ -128,10 +135,9 @@ func TestExactlyOnceUnderKills(t *testing.T) {
 				w.subscribe(topic, qos)
 				wg.Go(func() { watch(t, w, qos, total) })
 			}
-			u := &unreliable{
-				t: t, nodes: nodes, id: fmt.Sprintf("p%d", window), topic: topic, window: window, total: total,
-				rng: rand.New(rand.NewPCG(seed, uint64(i))), states: map[uint16]int{}, busy: map[uint16]bool{},
-			}
+			u := newUnreliable(t, fmt.Sprintf("p%d", window), topic, window, rand.New(rand.NewPCG(seed, uint64(i))))
+			u.longest, u.more = 60*time.Millisecond, func(next int) bool { return next < total }
+			u.connect = func(first bool) *peer { return login(t, nodes[u.rng.IntN(len(nodes))], u.id, true, !first) }
 			wg.Go(func() { t.Logf("window %d: %d connections", window, u.run()) })
 		}
 		wg.Wait()

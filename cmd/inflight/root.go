@@ -38,7 +38,6 @@ and whether every message still arrives exactly once and in order.
 	root.AddCommand(
 		newCompareCommand(),
 		newSweepCommand(),
-		newCheckCommand(),
 		newRunCommand(),
 		newReportCommand(),
 		newScenariosCommand(),
