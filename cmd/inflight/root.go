@@ -38,6 +38,7 @@ and whether every message still arrives exactly once and in order.
 	root.AddCommand(
 		newCompareCommand(),
 		newSweepCommand(),
+		newCheckCommand(),
 		newRunCommand(),
 		newReportCommand(),
 		newScenariosCommand(),

@@ -112,10 +112,13 @@ func (p *Program) ask(ctx context.Context) (string, error) {
 	ownGroup(cmd)
 	cmd.WaitDelay = time.Second
 	command := strings.Join(cmd.Args, " ")
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	match := p.about.pattern.FindSubmatch(out.Bytes())
+	// Some programs print their version with their help, and end with a status as if that had not been asked for.
+	var exit *exec.ExitError
+	if err != nil && (match == nil || !errors.As(err, &exit)) {
 		return "", fmt.Errorf("%s: %w%s", command, err, indent(lastLines(out.Bytes(), errorLines)))
 	}
-	match := p.about.pattern.FindSubmatch(out.Bytes())
 	if match == nil {
 		return "", fmt.Errorf("%s: no version in what it printed (looked for %s)%s", command, query.Pattern, indent(lastLines(out.Bytes(), errorLines)))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -266,6 +267,18 @@ func (s *Spec) description() (*description, error) {
 		return s.about, nil
 	}
 	return known().describe(s.Kind)
+}
+
+// Address is host:port of a broker that is already running, "" for others.
+func (s *Spec) Address() string { return s.address }
+
+// Speaks are the versions of MQTT that the target declares, 3.1.1 and 5.0; nil for an address.
+func (s *Spec) Speaks() []string {
+	about, err := s.description()
+	if err != nil {
+		return nil
+	}
+	return slices.Clone(about.MQTT)
 }
 
 // String is the target as it was written.

@@ -51,11 +51,11 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, tt := range []struct{ target, want string }{
-		{"", "names no broker; known: nats-server, null, reference, tcp://host:port"},
-		{"natsserver", `unknown target "natsserver": did you mean "nats-server"? known: nats-server, null, reference, tcp://host:port`},
+		{"", "names no broker; known: mosquitto, nats-server, null, reference, tcp://host:port"},
+		{"natsserver", `unknown target "natsserver": did you mean "nats-server"? known: mosquitto, nats-server, null, reference, tcp://host:port`},
 		{"nats@v2.15.3", `did you mean "nats-server"?`},
 		{"Reference", `did you mean "reference"?`},
-		{"mosquitto", `unknown target "mosquitto"; known: `},
+		{"emqx", `unknown target "emqx"; known: `},
 		{"../scenario", `unknown target "../scenario"; known: `},
 		{"localhost:1883", "write tcp://localhost:1883"},
 		{"reference@v1.0.0", "reference takes no version"},

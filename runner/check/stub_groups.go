@@ -1,0 +1,10 @@
+package check
+
+var (
+	groupQ2O  []*Rule
+	groupORD  []*Rule
+	groupE2E  []*Rule
+	groupSUB  []*Rule
+	groupBAD  []*Rule
+	groupMISC []*Rule
+)

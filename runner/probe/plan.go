@@ -1,0 +1,501 @@
+package probe
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"inflight/runner/check"
+	"inflight/runner/history"
+	"inflight/runner/result"
+)
+
+// Config says what to check, and on what.
+type Config struct {
+	Endpoint  Endpoint
+	Target    string
+	Versions  []byte // Protocol Levels, in this order
+	Rules     []*check.Rule
+	Rounds    int // of a racy check
+	Parallel  int // checks at once
+	Seed      uint64
+	Quick     bool
+	Timeout   time.Duration // of one expectation
+	Ordered   bool          // declared: acknowledgements in packet order
+	Durable   bool          // declared: what was acknowledged survives a restart
+	Dir       string        // where histories and evidence go
+	Died      <-chan struct{}
+	Why       func() error // the broker died
+	Progress  func(Event)
+	ToolLabel string
+
+	// Memory reads the resident memory of the broker, in bytes; nil if that cannot be done.
+	Memory func() (int64, error)
+	// Own starts a broker of its own, for what needs its process; nil if there cannot be one.
+	Own func(ctx context.Context) (*Instance, error)
+}
+
+// Instance is a broker for one check, which may stop and start it.
+type Instance struct {
+	Endpoint Endpoint
+	Hook     func(ctx context.Context, name string) (Endpoint, error)
+	Stop     func() error
+}
+
+// Event is a step of a check, for those who watch.
+type Event struct {
+	Row         *result.CheckRow // that was finished; nil at the beginning of a version
+	MQTT        string
+	Version     *result.CheckVersion
+	Done, Total int
+	Running     []string
+}
+
+// Limits of one check.
+const (
+	checkBudget = 90 * time.Second
+	heavyBudget = 5 * time.Minute
+)
+
+// runner is one whole check.
+type runner struct {
+	cfg   Config
+	tag   string
+	seq   atomic.Int64
+	heavy chan struct{}
+
+	mu      sync.Mutex
+	c       *result.Check
+	running map[string]bool
+	inv     map[string]*result.CheckRow // invariants by id and version
+	done    int
+	total   int
+	saved   int64 // bytes of histories
+	errs    []error
+}
+
+// Level names are how versions are written.
+func mqttName(level byte) string {
+	if level == history.Level5 {
+		return "5.0"
+	}
+	return "3.1.1"
+}
+
+// Run checks a broker. The result is never nil; on an error it is partial.
+func Run(ctx context.Context, cfg Config) (*result.Check, error) {
+	r := &runner{cfg: cfg, tag: newTag(), heavy: make(chan struct{}, 1), running: map[string]bool{}, inv: map[string]*result.CheckRow{}}
+	r.c = &result.Check{
+		Tool: cfg.ToolLabel, Started: time.Now(), Target: cfg.Target, Seed: cfg.Seed, Rounds: cfg.Rounds, Quick: cfg.Quick, Timeout: int64(cfg.Timeout),
+		Rows: []result.CheckRow{}, Speaks: []result.CheckVersion{},
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if cfg.Died != nil {
+		go func() {
+			select {
+			case <-cfg.Died:
+				cancel(cfg.Why())
+			case <-ctx.Done():
+			}
+		}()
+	}
+	err := r.versions(ctx)
+	if ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	r.finish(err)
+	return r.c, errors.Join(append([]error{err}, r.errs...)...)
+}
+
+// newTag is eight letters and digits that no other run has.
+func newTag() string { return "c" + strings.ToLower(rand.Text()[:7]) }
+
+// next is the tag of one run of a script.
+func (r *runner) next() string { return r.tag + strconv.FormatInt(r.seq.Add(1), 36) }
+
+// job is one rule in one version.
+type job struct {
+	rule  *check.Rule
+	level byte
+	caps  check.Caps
+	own   bool
+}
+
+func (r *runner) versions(ctx context.Context) error {
+	var jobs []job
+	spoken := 0
+	var refusals []string
+	for _, level := range r.cfg.Versions {
+		v := result.CheckVersion{MQTT: mqttName(level)}
+		caps, why := r.detect(ctx, level)
+		if ctx.Err() != nil {
+			return nil
+		}
+		v.Spoken, v.Why = why == "", why
+		if v.Spoken {
+			spoken++
+			v.Capabilities = caps.Shown()
+			jobs = append(jobs, r.jobs(level, caps)...)
+		} else {
+			refusals = append(refusals, why)
+		}
+		r.c.Speaks = append(r.c.Speaks, v)
+		if v.Spoken || len(r.cfg.Versions) > 1 && spoken > 0 {
+			r.tell(Event{MQTT: v.MQTT, Version: &v})
+		}
+	}
+	if spoken == 0 {
+		return fmt.Errorf("%s cannot be checked: %s", r.cfg.Target, strings.Join(slices.Compact(refusals), "; "))
+	}
+	r.total = len(jobs)
+	return r.all(ctx, jobs)
+}
+
+// detect plays the detection and says why the version is not spoken, "" if it is.
+func (r *runner) detect(ctx context.Context, level byte) (check.Caps, string) {
+	s := check.NewScript(level, check.Caps{}, r.cfg.Quick, 1, r.cfg.Seed)
+	check.Detection(s)
+	h := Play(ctx, r.environment(), "detection", s, 1, r.cfg.Seed)
+	if h.Trouble != "" {
+		return check.Caps{}, strings.TrimPrefix(h.Trouble, "p: ")
+	}
+	r.keep(h, "detection-"+mqttName(level))
+	caps := check.Detected(h)
+	caps.OrderedAcks, caps.Durable = r.cfg.Ordered, r.cfg.Durable
+	if r.cfg.Own != nil {
+		caps.Hooks = append(caps.Hooks, "restart", "kill")
+	}
+	if r.cfg.Memory != nil {
+		caps.Hooks = append(caps.Hooks, "memory")
+	}
+	return caps, ""
+}
+
+func (r *runner) environment() Environment {
+	return Environment{Endpoint: r.cfg.Endpoint, Timeout: r.cfg.Timeout, Tag: r.next(), Memory: r.cfg.Memory}
+}
+
+// jobs are the rules that apply; a row is kept for each that does not, and why.
+func (r *runner) jobs(level byte, caps check.Caps) []job {
+	var jobs []job
+	for _, rule := range r.cfg.Rules {
+		if !rule.Applies(level) {
+			continue
+		}
+		if isInvariant(rule) {
+			row := newRow(rule, level)
+			row.Outcome = result.CheckOK
+			r.inv[rule.ID+row.MQTT] = &row
+			continue
+		}
+		why := caps.Lacks(rule.Needs)
+		if why == "" && r.cfg.Quick && rule.Slow {
+			why = "it waits long, and --quick leaves it out"
+		}
+		if why != "" {
+			row := newRow(rule, level)
+			row.Outcome, row.Why = result.CheckNotApplicable, why
+			r.c.Rows = append(r.c.Rows, row)
+			continue
+		}
+		jobs = append(jobs, job{rule: rule, level: level, caps: caps, own: slices.Contains(rule.Needs, check.Restart)})
+	}
+	return jobs
+}
+
+func isInvariant(rule *check.Rule) bool { return rule.Script == nil }
+
+func newRow(rule *check.Rule, level byte) result.CheckRow {
+	return result.CheckRow{
+		ID: rule.ID, Group: rule.Group(), Title: rule.Title, MQTT: mqttName(level), Level: rule.Level.String(), Statements: rule.StatementsOf(level),
+	}
+}
+
+// all runs the jobs: the slow ones first, so that what waits does so beside the others; those that disturb others last,
+// one after the other.
+func (r *runner) all(ctx context.Context, jobs []job) error {
+	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(weight(a), weight(b)) })
+	var shared, alone []job
+	for _, j := range jobs {
+		if j.rule.Alone {
+			alone = append(alone, j)
+		} else {
+			shared = append(shared, j)
+		}
+	}
+	queue := make(chan job)
+	var workers sync.WaitGroup
+	for range max(1, r.cfg.Parallel) {
+		workers.Go(func() {
+			for j := range queue {
+				r.do(ctx, j)
+			}
+		})
+	}
+	for _, j := range shared {
+		if ctx.Err() != nil {
+			break
+		}
+		queue <- j
+	}
+	close(queue)
+	workers.Wait()
+	for _, j := range alone {
+		if ctx.Err() != nil {
+			break
+		}
+		r.do(ctx, j)
+	}
+	return nil
+}
+
+func weight(j job) int {
+	switch {
+	case j.rule.Slow:
+		return 0
+	case j.rule.Heavy:
+		return 1
+	case j.rule.Racy:
+		return 2
+	}
+	return 3
+}
+
+func (r *runner) do(ctx context.Context, j job) {
+	if j.rule.Heavy {
+		select {
+		case r.heavy <- struct{}{}:
+			defer func() { <-r.heavy }()
+		case <-ctx.Done():
+			return
+		}
+	}
+	name := j.rule.ID + " (" + mqttName(j.level) + ")"
+	r.note(name, true)
+	row := r.row(ctx, j)
+	r.note(name, false)
+	if ctx.Err() != nil {
+		return // what a dying run found says nothing
+	}
+	r.mu.Lock()
+	r.c.Rows = append(r.c.Rows, row)
+	r.done++
+	r.mu.Unlock()
+	r.tell(Event{Row: &row, MQTT: row.MQTT})
+}
+
+func (r *runner) note(name string, on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if on {
+		r.running[name] = true
+	} else {
+		delete(r.running, name)
+	}
+}
+
+func (r *runner) tell(e Event) {
+	if r.cfg.Progress == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.Done, e.Total = r.done, r.total
+	for name := range r.running {
+		e.Running = append(e.Running, name)
+	}
+	slices.Sort(e.Running)
+	r.cfg.Progress(e)
+}
+
+// row runs one rule, all its rounds.
+func (r *runner) row(ctx context.Context, j job) result.CheckRow {
+	start := time.Now()
+	row := newRow(j.rule, j.level)
+	row.Rounds, row.Seed = 1, r.cfg.Seed
+	if j.rule.Racy {
+		row.Rounds = r.cfg.Rounds
+	}
+	worst := check.Verdict{}
+	var evidence *history.History
+	for round := 1; round <= row.Rounds && ctx.Err() == nil; round++ {
+		h := r.play(ctx, j, j.rule, round)
+		v := check.Judge(j.rule, h)
+		if v.Outcome == check.Violated && v.Timeout && len(v.Findings) == 1 {
+			v, h = r.again(ctx, j, round, v, h)
+		}
+		r.invariants(ctx, j, h)
+		if name := r.keep(h, fmt.Sprintf("%s-%s-%d", j.rule.ID, mqttName(j.level), round)); name != "" {
+			row.Histories = append(row.Histories, name)
+		}
+		for _, n := range v.Notes {
+			if !slices.Contains(row.Notes, n) && len(row.Notes) < 8 {
+				row.Notes = append(row.Notes, n)
+			}
+		}
+		switch v.Outcome {
+		case check.Violated:
+			row.Violated++
+			if v.Level > worst.Level {
+				worst, evidence = v, h
+			}
+		case check.Inconclusive:
+			row.Unsure++
+			if row.Why == "" {
+				row.Why = v.Why
+			}
+		}
+	}
+	r.decide(ctx, &row, j, worst, evidence)
+	row.TookNs = int64(time.Since(start))
+	return row
+}
+
+// again plays a round once more whose only fault is that something did not come in time: a machine may be late.
+func (r *runner) again(ctx context.Context, j job, round int, v check.Verdict, h *history.History) (check.Verdict, *history.History) {
+	h2 := r.play(ctx, j, j.rule, round)
+	v2 := check.Judge(j.rule, h2)
+	if v2.Outcome == check.OK {
+		return check.Verdict{Outcome: check.Inconclusive, Why: "once, not at the second try: " + v.Findings[0].Text}, h
+	}
+	return v2, h2
+}
+
+// decide makes the outcome of the row from its rounds; a violation needs its control.
+func (r *runner) decide(ctx context.Context, row *result.CheckRow, j job, worst check.Verdict, evidence *history.History) {
+	switch {
+	case row.Violated > 0:
+		row.Outcome, row.ViolatedLevel = result.CheckViolated, worst.Level.String()
+		for _, f := range worst.Findings[:min(len(worst.Findings), maxFindings)] {
+			row.Findings = append(row.Findings, result.CheckFinding{Level: f.Level.String(), Text: f.Text})
+		}
+		row.Control = r.control(ctx, j)
+		if row.Control.Outcome != result.CheckOK {
+			row.Outcome, row.ViolatedLevel = result.CheckInconclusive, ""
+			row.Why = fmt.Sprintf("the control %s is not green: %s", row.Control.ID, row.Control.Why)
+		}
+		row.Evidence = r.evidence(row, evidence, worst)
+	case row.Unsure > 0:
+		row.Outcome = result.CheckInconclusive
+	default:
+		row.Outcome = result.CheckOK
+	}
+}
+
+// maxFindings bounds what a row says.
+const maxFindings = 10
+
+// control plays the control of a rule.
+func (r *runner) control(ctx context.Context, j job) *result.CheckControl {
+	rule := check.ControlFor(j.rule)
+	h := r.play(ctx, job{rule: rule, level: j.level, caps: j.caps}, rule, 1)
+	v := check.Judge(rule, h)
+	c := &result.CheckControl{ID: rule.ID, Outcome: string(v.Outcome), Why: v.Why}
+	if len(v.Findings) > 0 {
+		c.Why = v.Findings[0].Text
+	}
+	return c
+}
+
+// play runs one script within its budget.
+func (r *runner) play(ctx context.Context, j job, rule *check.Rule, round int) *history.History {
+	budget := checkBudget
+	if rule.Heavy || rule.Slow {
+		budget = heavyBudget
+	}
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	s := check.NewScript(j.level, j.caps, r.cfg.Quick, round, r.cfg.Seed)
+	rule.Script(s)
+	env := r.environment()
+	if j.own {
+		own, err := r.cfg.Own(ctx)
+		if err != nil {
+			return &history.History{
+				Check: rule.ID, Version: j.level, Round: round, Seed: r.cfg.Seed, Started: time.Now(), Facts: map[string]string{},
+				Trouble: fmt.Sprintf("start a broker of its own: %v", err),
+			}
+		}
+		defer own.Stop()
+		env.Endpoint, env.Hook = own.Endpoint, own.Hook
+	}
+	return Play(ctx, env, rule.ID, s, round, r.cfg.Seed)
+}
+
+// invariants judges the invariants on a history of a row.
+func (r *runner) invariants(ctx context.Context, j job, h *history.History) {
+	found := check.Invariants(h)
+	r.mu.Lock()
+	rows := map[*check.Rule]*result.CheckRow{}
+	for rule := range found {
+		rows[rule] = r.inv[rule.ID+mqttName(j.level)]
+	}
+	for _, row := range r.inv {
+		if row.MQTT == mqttName(j.level) {
+			row.Rounds++
+		}
+	}
+	r.mu.Unlock()
+	for rule, v := range found {
+		row := rows[rule]
+		if row == nil {
+			continue // it was not asked for
+		}
+		r.mu.Lock()
+		row.Violated++
+		first := row.Violated == 1
+		r.mu.Unlock()
+		if !first {
+			continue
+		}
+		row.Outcome, row.ViolatedLevel = result.CheckViolated, v.Level.String()
+		for _, f := range v.Findings[:min(len(v.Findings), maxFindings)] {
+			row.Findings = append(row.Findings, result.CheckFinding{Level: f.Level.String(), Text: f.Text})
+		}
+		row.Notes = append(row.Notes, "seen in "+j.rule.ID)
+		if row.Control = r.control(ctx, job{rule: rule, level: j.level, caps: j.caps}); row.Control.Outcome != result.CheckOK {
+			row.Outcome, row.ViolatedLevel = result.CheckInconclusive, ""
+			row.Why = fmt.Sprintf("the control %s is not green: %s", row.Control.ID, row.Control.Why)
+		}
+		row.Evidence = r.evidence(row, h, v)
+	}
+}
+
+// finish puts the rows in the order of the catalogue.
+func (r *runner) finish(err error) {
+	for _, row := range r.inv {
+		if row.Rounds > 0 {
+			r.c.Rows = append(r.c.Rows, *row)
+		}
+	}
+	place := map[string]int{}
+	for i, rule := range r.cfg.Rules {
+		place[rule.ID] = i
+	}
+	slices.SortStableFunc(r.c.Rows, func(a, b result.CheckRow) int {
+		return cmp.Or(cmp.Compare(place[a.ID], place[b.ID]), cmp.Compare(a.MQTT, b.MQTT))
+	})
+	if err != nil {
+		r.c.Partial = true
+		r.c.Trouble, _, _ = strings.Cut(err.Error(), "\n")
+		var running []string
+		for name := range r.running {
+			running = append(running, name)
+		}
+		if len(running) > 0 {
+			slices.Sort(running)
+			r.c.Trouble += " (running: " + strings.Join(running, ", ") + ")"
+		}
+	}
+	r.c.TookNs = int64(time.Since(r.c.Started))
+	r.c.Count()
+}
