@@ -98,6 +98,7 @@ type Node struct {
 	srv   *server.Server
 	log   *slog.Logger
 	login nats.Option
+	lock  *os.File    // of the store directory
 	fatal chan string // the first thing that the server cannot live with, at most one
 }
 
@@ -113,6 +114,21 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if err := os.MkdirAll(c.StoreDir, 0o755); err != nil {
 		return nil, fmt.Errorf("store directory: %w", err)
 	}
+	lock, err := lockDir(c.StoreDir, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	n, err := startServer(ctx, &c)
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	n.lock = lock
+	return n, nil
+}
+
+// startServer is Start once the directory is this node's.
+func startServer(ctx context.Context, c *Config) (*Node, error) {
 	opts := &server.Options{
 		ServerName:         c.Name,
 		DontListen:         true,
@@ -140,7 +156,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 			opts.Routes = append(opts.Routes, u)
 		}
 	}
-	awaitFirst(ctx, &c)
+	awaitFirst(ctx, c)
 	if c.Cluster != "" {
 		// Asking for the port gives a plain error before anything is made.
 		if l, err := net.Listen("tcp", c.ClusterListen); err != nil {
@@ -228,6 +244,7 @@ func (n *Node) Clustered() bool { return n.srv.ClusterName() != "" && n.srv.JetS
 func (n *Node) Stop() {
 	n.srv.Shutdown()
 	n.srv.WaitForShutdown()
+	_ = n.lock.Close()
 }
 
 // natsLog passes the server's log on. The server expects that a fatal error ends the process: one that cannot listen for
