@@ -160,7 +160,7 @@ func startServer(ctx context.Context, c *Config) (*Node, error) {
 	if c.Cluster != "" {
 		// Asking for the port gives a plain error before anything is made.
 		if l, err := net.Listen("tcp", c.ClusterListen); err != nil {
-			return nil, fmt.Errorf("cluster listener: %w", err)
+			return nil, fmt.Errorf("cluster listener: %w (choose another address with --cluster-listen, and in every member's --routes)", err)
 		} else if err := l.Close(); err != nil {
 			return nil, fmt.Errorf("cluster listener: %w", err)
 		}
