@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"inflight/broker/internal/testnats"
 	"inflight/broker/packet"
 )
 
@@ -27,7 +28,7 @@ type path struct {
 
 func newPath(t testing.TB, to string) *path {
 	t.Helper()
-	p := &path{t: t, to: to, addr: fmt.Sprintf("127.0.0.1:%d", lowPort(t))}
+	p := &path{t: t, to: to, addr: fmt.Sprintf("127.0.0.1:%d", testnats.Port(t))}
 	p.heal()
 	t.Cleanup(func() {
 		p.cut()
@@ -106,13 +107,13 @@ func TestRemoteServerRestarts(t *testing.T) {
 			if servers > 1 && testing.Short() {
 				t.Skip("starts a cluster of three; run without -short")
 			}
-			all := []*outside{}
+			all := []*testnats.Server{}
 			if servers == 1 {
-				all = append(all, startNATS(t))
+				all = append(all, testnats.Start(t))
 			} else {
-				all = natsTrio(t)
+				all = testnats.Trio(t)
 			}
-			cfg := remoteConfig(t, "a", urls(all)...)
+			cfg := remoteConfig(t, "a", testnats.URLs(all)...)
 			cfg.Replicas = servers
 			cfg.StoreTimeout = 5 * time.Second
 			withOps(&cfg)
@@ -131,7 +132,7 @@ func TestRemoteServerRestarts(t *testing.T) {
 
 			// All of them, so that nobody can take it.
 			for _, o := range all {
-				o.stop()
+				o.Stop()
 			}
 			wantReady(t, s, false)
 			if code, _ := get(t, s, "/healthz"); code != http.StatusOK {
@@ -145,7 +146,7 @@ func TestRemoteServerRestarts(t *testing.T) {
 			idle.ping()
 
 			for _, o := range all {
-				o.start()
+				o.Start()
 			}
 			wantReady(t, s, true)
 			p = connect(t, s, "p", "keep", "present")
@@ -164,11 +165,11 @@ func TestRemoteServerRestarts(t *testing.T) {
 
 // While a broker has no way to NATS another one takes its sessions over: it must not serve them any more afterwards.
 func TestRemoteIsCutOff(t *testing.T) {
-	o := startNATS(t)
-	way := newPath(t, strings.TrimPrefix(o.url(nil), "nats://"))
+	o := testnats.Start(t)
+	way := newPath(t, o.Addr())
 	cfg := remoteConfig(t, "a", way.url())
 	withOps(&cfg)
-	a, b := start(t, cfg), start(t, remoteConfig(t, "b", o.url(nil)))
+	a, b := start(t, cfg), start(t, remoteConfig(t, "b", o.URL(nil)))
 	stays := connect(t, a, "stays")
 	stays.subscribe("t", 1)
 	moves := connect(t, a, "moves", "keep")
@@ -190,8 +191,8 @@ func TestRemoteIsCutOff(t *testing.T) {
 
 // A broker that has been without NATS for too long gives every session up, and serves them again afterwards.
 func TestRemoteIsAwayForLong(t *testing.T) {
-	o := startNATS(t)
-	way := newPath(t, strings.TrimPrefix(o.url(nil), "nats://"))
+	o := testnats.Start(t)
+	way := newPath(t, o.Addr())
 	cfg := remoteConfig(t, "a", way.url())
 	cfg.away = 500 * time.Millisecond
 	withOps(&cfg)

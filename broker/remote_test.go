@@ -3,8 +3,6 @@ package broker
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,105 +15,16 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"inflight/broker/internal/testcert"
+	"inflight/broker/internal/testnats"
 	"inflight/broker/node"
 	"inflight/broker/packet"
 )
-
-// outside is a NATS server that is not the broker's.
-type outside struct {
-	t    testing.TB
-	opts server.Options
-	srv  *server.Server
-}
-
-// lowPort finds a free port below those that outgoing connections are given, so that it is still free some time later.
-func lowPort(t testing.TB) int {
-	t.Helper()
-	for range 1000 {
-		port := 10_240 + rand.IntN(22_528)
-		if l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
-}
-
-// nats starts a NATS server with JetStream.
-func startNATS(t testing.TB, edit ...func(*server.Options)) *outside {
-	t.Helper()
-	o := &outside{t: t, opts: server.Options{
-		ServerName: "nats", Host: "127.0.0.1", Port: lowPort(t), JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-	}}
-	for _, e := range edit {
-		e(&o.opts)
-	}
-	o.start()
-	t.Cleanup(o.stop)
-	return o
-}
-
-func (o *outside) start() {
-	o.t.Helper()
-	opts := o.opts.Clone()
-	srv, err := server.NewServer(opts)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	srv.Start()
-	if !srv.ReadyForConnections(patience) {
-		o.t.Fatal("the NATS server does not start")
-	}
-	o.srv = srv
-}
-
-func (o *outside) stop() {
-	if o.srv != nil {
-		o.srv.Shutdown()
-		o.srv.WaitForShutdown()
-		o.srv = nil
-	}
-}
-
-// url is where the server is, for a user.
-func (o *outside) url(user *url.Userinfo) string {
-	u := url.URL{Scheme: "nats", User: user, Host: fmt.Sprintf("127.0.0.1:%d", o.opts.Port)}
-	return u.String()
-}
-
-// natsTrio starts a cluster of three NATS servers.
-func natsTrio(t testing.TB) []*outside {
-	t.Helper()
-	var routes []*url.URL
-	for range 3 {
-		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", lowPort(t))})
-	}
-	all := make([]*outside, 3)
-	for i := range all {
-		var port int
-		_, _ = fmt.Sscan(routes[i].Port(), &port)
-		all[i] = startNATS(t, func(o *server.Options) {
-			o.ServerName = fmt.Sprintf("s%d", i+1)
-			o.Cluster = server.ClusterOpts{Name: "outside", Host: "127.0.0.1", Port: port}
-			o.Routes = routes
-		})
-	}
-	return all
-}
 
 // remoteConfig is a broker on NATS servers.
 func remoteConfig(t testing.TB, name string, urls ...string) Config {
 	return Config{
 		Listen: "127.0.0.1:0", Pipeline: true, Log: testLog(t), Node: name, Lead: true, NATS: node.Servers{URLs: urls},
 	}
-}
-
-func urls(servers []*outside) (all []string) {
-	for _, o := range servers {
-		all = append(all, o.url(nil))
-	}
-	return all
 }
 
 // openRemote wants an error of a start.
@@ -172,17 +81,17 @@ func TestRemoteIsOneBroker(t *testing.T) {
 		again.want(`PUBLISH q1 k "waits" dup`)
 	}
 	t.Run("one server", func(t *testing.T) {
-		o := startNATS(t)
-		run(t, start(t, remoteConfig(t, "a", o.url(nil))), start(t, remoteConfig(t, "b", o.url(nil))))
+		o := testnats.Start(t)
+		run(t, start(t, remoteConfig(t, "a", o.URL(nil))), start(t, remoteConfig(t, "b", o.URL(nil))))
 	})
 	for _, replicas := range []int{1, 3} {
 		t.Run(fmt.Sprintf("three servers, %d replicas", replicas), func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("starts a cluster of three; run without -short")
 			}
-			trio := natsTrio(t)
+			trio := testnats.Trio(t)
 			broker := func(name string, first int) *Server {
-				cfg := remoteConfig(t, name, append(urls(trio[first:]), urls(trio[:first])...)...)
+				cfg := remoteConfig(t, name, append(testnats.URLs(trio[first:]), testnats.URLs(trio[:first])...)...)
 				cfg.Replicas = replicas
 				return start(t, cfg)
 			}
@@ -246,12 +155,12 @@ func TestRemoteCredentials(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := startNATS(t, c.server)
-			cfg := remoteConfig(t, "a", o.url(c.user))
+			o := testnats.Start(t, c.server)
+			cfg := remoteConfig(t, "a", o.URL(c.user))
 			if c.edit != nil {
 				c.edit(&cfg.NATS)
 			}
-			cfg.NATS.URLs = append(cfg.NATS.URLs, fmt.Sprintf("nats://127.0.0.1:%d", o.opts.Port)) // the same, with the user of the first
+			cfg.NATS.URLs = append(cfg.NATS.URLs, fmt.Sprintf("nats://127.0.0.1:%d", o.Options.Port)) // the same, with the user of the first
 			s := start(t, cfg)
 			p := connect(t, s, "p")
 			p.send(pub(1, 1, "t", "x"))
@@ -310,8 +219,8 @@ func TestRemoteRefusals(t *testing.T) {
 			if c.server != nil {
 				edits = append(edits, c.server)
 			}
-			o := startNATS(t, edits...)
-			cfg := remoteConfig(t, "a", o.url(c.user))
+			o := testnats.Start(t, edits...)
+			cfg := remoteConfig(t, "a", o.URL(c.user))
 			if c.edit != nil {
 				c.edit(&cfg)
 			}
@@ -330,29 +239,29 @@ func TestRemoteRefusals(t *testing.T) {
 		})
 	}
 	t.Run("nobody listens", func(t *testing.T) {
-		port := lowPort(t)
+		port := testnats.Port(t)
 		err := openRemote(t, remoteConfig(t, "a", fmt.Sprintf("nats://u:secret@127.0.0.1:%d", port)))
 		if err == nil || !strings.Contains(err.Error(), "nobody listens") || !strings.Contains(err.Error(), fmt.Sprint(port)) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("it says %v", err)
 		}
 	})
 	t.Run("two of one name", func(t *testing.T) {
-		o := startNATS(t)
-		first := start(t, remoteConfig(t, "a", o.url(nil)))
-		err := openRemote(t, remoteConfig(t, "a", o.url(nil)))
+		o := testnats.Start(t)
+		first := start(t, remoteConfig(t, "a", o.URL(nil)))
+		err := openRemote(t, remoteConfig(t, "a", o.URL(nil)))
 		if err == nil || !strings.Contains(err.Error(), `is named "a"`) {
 			t.Errorf("the second one says %v", err)
 		}
 		first.Shutdown()
-		start(t, remoteConfig(t, "a", o.url(nil))) // now it is free
+		start(t, remoteConfig(t, "a", o.URL(nil))) // now it is free
 	})
 	t.Run("two of one name at once", func(t *testing.T) {
-		o := startNATS(t)
+		o := testnats.Start(t)
 		errs := make([]error, 2)
 		var wg sync.WaitGroup
 		for i := range errs {
 			wg.Go(func() {
-				s, err := Open(t.Context(), remoteConfig(t, "a", o.url(nil)))
+				s, err := Open(t.Context(), remoteConfig(t, "a", o.URL(nil)))
 				if errs[i] = err; err == nil {
 					t.Cleanup(s.Shutdown)
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"inflight/broker/internal/testnats"
 	"inflight/broker/store/storetest"
 )
 
@@ -51,15 +52,7 @@ func connect(t *testing.T, n *Node) *nats.Conn {
 	return nc
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
+func freePort(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", testnats.Port(t)) }
 
 func TestValidate(t *testing.T) {
 	good := Config{Name: "n1", StoreDir: "d"}
@@ -214,6 +207,112 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
+// onLine is a log that does something when a line begins so.
+type onLine struct {
+	slog.Handler
+	begins string
+	do     func()
+}
+
+func (h onLine) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, h.begins) {
+		h.do()
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// What the server cannot live with ends the start with its reason; the server itself expects the process to end.
+func TestStartEndsWithTheServersReason(t *testing.T) {
+	var buf syncBuffer
+	text := slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug})
+	t.Run("the port is taken after it was looked at", func(t *testing.T) {
+		addr := freePort(t)
+		var taken net.Listener
+		log := slog.New(onLine{text, "node: Starting nats-server", func() {
+			l, err := net.Listen("tcp", addr)
+			if err != nil {
+				t.Error(err)
+			}
+			taken = l
+		}})
+		_, err := Start(starting(t), Config{
+			Name: "n1", StoreDir: t.TempDir(), Cluster: "c", ClusterListen: addr, Routes: []string{"nats://" + addr, "nats://" + freePort(t)}, Log: log,
+		})
+		if taken == nil {
+			t.Fatal("the server does not say that it starts")
+		}
+		defer func() { _ = taken.Close() }()
+		if err == nil || !strings.HasPrefix(err.Error(), "embedded node: ") || !strings.Contains(err.Error(), "address already in use") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("the files cannot be written", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Start(starting(t), Config{Name: "n1", StoreDir: dir})
+		if err == nil || !strings.HasPrefix(err.Error(), "embedded node: ") || !strings.Contains(err.Error(), "JetStream") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("a name that it does not take", func(t *testing.T) {
+		addr := freePort(t)
+		_, err := Start(starting(t), Config{
+			Name: "n1", StoreDir: t.TempDir(), Cluster: "a b", ClusterListen: addr, Routes: []string{"nats://" + addr, "nats://" + freePort(t)},
+		})
+		if err == nil || !strings.HasPrefix(err.Error(), "embedded node: ") || !strings.Contains(err.Error(), "cluster name") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestHealthy(t *testing.T) {
+	n := start(t, Config{Name: "n1", StoreDir: t.TempDir()})
+	if err := n.Healthy(); err != nil {
+		t.Errorf("a node that has started is not healthy: %v", err)
+	}
+	if n.MaxPayload() != maxPayload {
+		t.Errorf("it takes %d bytes", n.MaxPayload())
+	}
+	n.Stop()
+	if err := n.Healthy(); err == nil || !strings.HasPrefix(err.Error(), "embedded node: ") {
+		t.Errorf("a node that was stopped says %v", err)
+	}
+	if _, err := n.Connect("late"); err == nil || !strings.Contains(err.Error(), "connect to the embedded node") {
+		t.Errorf("connecting to a node that was stopped gives %v", err)
+	}
+}
+
+// What goes wrong on a connection beside an operation is in the log.
+func TestConnectionErrorsAreLogged(t *testing.T) {
+	var buf syncBuffer
+	n := start(t, Config{Name: "n1", StoreDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&buf, nil))})
+	nc := connect(t, n)
+	block := make(chan struct{})
+	sub, err := nc.Subscribe("slow", func(*nats.Msg) { <-block })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.SetPendingLimits(1, -1); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if err := nc.Publish("slow", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer close(block)
+	for end := time.Now().Add(startUp); !strings.Contains(buf.String(), "slow consumer"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the log says %q", buf.String())
+		}
+	}
+	if !strings.Contains(buf.String(), "name=test subject=slow") {
+		t.Errorf("the log says %q", buf.String())
+	}
+}
+
 // strangers tries the client listener of a member, which only its own process may use: not without the password, not
 // with a guess.
 func strangers(t *testing.T, n *Node) {
@@ -299,6 +398,23 @@ func TestCluster(t *testing.T) {
 			t.Fatal("the subject did not reach the other node")
 		}
 	}
+
+	// One of three may fail, and not two.
+	wantHealth := func(n *Node, part string) {
+		t.Helper()
+		var err error
+		for end := time.Now().Add(startUp); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if err = n.Healthy(); err == nil && part == "" || err != nil && part != "" && strings.Contains(err.Error(), part) {
+				return
+			}
+		}
+		t.Errorf("it says %v, want %q", err, part)
+	}
+	wantHealth(nodes[0], "")
+	nodes[1].Stop()
+	wantHealth(nodes[0], "")
+	nodes[2].Stop()
+	wantHealth(nodes[0], "leader") // of the cluster, or of the stream, whichever is missed first
 }
 
 func TestLogIsPassedOn(t *testing.T) {

@@ -165,9 +165,6 @@ func (r *Remote) Healthy() error {
 // MaxPayload is how many bytes of a message the servers take, headers included.
 func (r *Remote) MaxPayload() int64 { return r.maxPayload }
 
-// ServerName is the name of the server that a connection is to.
-func (r *Remote) ServerName(nc *nats.Conn) string { return nc.ConnectedServerName() }
-
 // oneLine puts several errors beside each other.
 func oneLine(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
