@@ -166,7 +166,7 @@ type Store interface {
 	// SwapSession writes it if the record is still that of its Revision, 0 standing for none; ErrConflict if not. Of two
 	// nodes that swap the same record one succeeds.
 	SwapSession(ctx context.Context, s *Session) error
-	// DeleteSession removes the record of a revision, or an older one; a newer one stays. With math.MaxUint64 none does.
+	// DeleteSession removes the record if it is still that of a revision; with math.MaxUint64 whatever it is.
 	DeleteSession(ctx context.Context, client string, revision uint64) error
 
 	// Subscribe starts, or continues, the feed of one subscription. A durable feed keeps its place while it is closed.

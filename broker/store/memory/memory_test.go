@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 
@@ -158,7 +159,7 @@ func TestNothingIsKeptForWhoIsGone(t *testing.T) {
 		if err := s.PutSession(t.Context(), &store.Session{ClientID: client}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.DeleteSession(t.Context(), client, 1<<63); err != nil {
+		if err := s.DeleteSession(t.Context(), client, math.MaxUint64); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"math"
 	"slices"
 
 	"inflight/broker/store"
@@ -90,14 +91,14 @@ func (s *Store) SwapSession(_ context.Context, rec *store.Session) error {
 	return nil
 }
 
-// DeleteSession removes a record that is not newer.
+// DeleteSession removes a record of a revision.
 func (s *Store) DeleteSession(_ context.Context, client string, revision uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return store.ErrClosed
 	}
-	if s.sessions[client].Revision <= revision {
+	if revision == math.MaxUint64 || s.sessions[client].Revision == revision {
 		delete(s.sessions, client)
 	}
 	return nil

@@ -8,13 +8,18 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"inflight/broker/store"
 )
 
 // PutOutbound writes the record as the last value of the client's subject; an empty one says that there is none.
 func (s *Store) PutOutbound(client string, data []byte, done func(error)) {
-	s.calls.send(&nats.Msg{Subject: outboundRoot + hash(client), Data: data}, func(answer []byte, err error) {
+	msg := &nats.Msg{Subject: outboundRoot + hash(client), Data: data}
+	if len(data) == 0 {
+		msg.Header = nats.Header{jetstream.MsgTTLHeader: {removedFor.String()}}
+	}
+	s.calls.send(msg, func(answer []byte, err error) {
 		if err == nil {
 			_, _, err = parsePubAck(answer)
 		}

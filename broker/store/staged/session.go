@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +22,9 @@ func (s *Store) Session(_ context.Context, client string) (*store.Session, error
 	got, err := s.get(sessionsStream, `{"last_by_subj":"`+sessionsRoot+hash(client)+`"}`)
 	if err != nil {
 		return nil, err
+	}
+	if len(got.Message.Data) == 0 {
+		return nil, store.ErrNotFound
 	}
 	rec, err := session(got)
 	if err == nil && rec.ClientID != client {
@@ -59,6 +64,9 @@ func (s *Store) Sessions(ctx context.Context, each func(*store.Session) bool) er
 		if next = got.Message.Seq + 1; next > end+1 {
 			return nil
 		}
+		if len(got.Message.Data) == 0 {
+			continue
+		}
 		rec, err := session(got)
 		if err != nil {
 			s.log.Error("session record is left out", "subject", got.Message.Subject, "error", err)
@@ -78,12 +86,27 @@ func (s *Store) PutSession(_ context.Context, rec *store.Session) error {
 
 // SwapSession writes a record on the condition that its subject still has the one that it was made from.
 func (s *Store) SwapSession(_ context.Context, rec *store.Session) error {
-	err := s.put(rec, nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(rec.Revision, 10)}})
-	var api *apiError
-	if errors.As(err, &api) && (api.ErrCode == codeWrongSequence || api.ErrCode == codeWrongSequence2) {
-		return store.ErrConflict
+	last := rec.Revision
+	for {
+		err := s.put(rec, nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(last, 10)}})
+		if !wrongSequence(err) {
+			return err
+		}
+		if rec.Revision > 0 || last > 0 {
+			return store.ErrConflict
+		}
+		// No record may also be an empty one.
+		got, err := s.get(sessionsStream, `{"last_by_subj":"`+sessionsRoot+hash(rec.ClientID)+`"}`)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return store.ErrConflict // it has just come and gone
+		case err != nil:
+			return fmt.Errorf("session record: %w", err)
+		case len(got.Message.Data) > 0:
+			return store.ErrConflict
+		}
+		last = got.Message.Seq
 	}
-	return err
 }
 
 func (s *Store) put(rec *store.Session, header nats.Header) error {
@@ -103,18 +126,29 @@ func (s *Store) put(rec *store.Session, header nats.Header) error {
 	return nil
 }
 
-// DeleteSession purges the record's subject up to the revision.
+// removedFor is how long the empty record stays that says that there is none. A purge in its place would be undone by a
+// crash: JetStream notes what was purged, but not that an older record of the subject was replaced, so that after a
+// restart it would be the last one. What was replaced is noted with the state of the whole stream, which is written every
+// two to three minutes.
+const removedFor = 15 * time.Minute
+
+// DeleteSession writes an empty record in the place of one.
 func (s *Store) DeleteSession(_ context.Context, client string, revision uint64) error {
-	body := `{"filter":"` + sessionsRoot + hash(client) + `"`
-	if bound := revision + 1; bound > 0 { // without one everything goes
-		body += `,"seq":` + strconv.FormatUint(bound, 10)
+	header := nats.Header{jetstream.MsgTTLHeader: {removedFor.String()}}
+	if revision < math.MaxUint64 {
+		header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
 	}
-	answer, err := s.askAgain("$JS.API.STREAM.PURGE."+sessionsStream, []byte(body+"}"), true)
+	answer, err := s.askAgainWith(header, sessionsRoot+hash(client), nil, false)
 	if err == nil {
 		_, _, err = parsePubAck(answer)
 	}
-	if err != nil {
+	if err != nil && !wrongSequence(err) {
 		return fmt.Errorf("session record: %w", err)
 	}
 	return nil
+}
+
+func wrongSequence(err error) bool {
+	var api *apiError
+	return errors.As(err, &api) && (api.ErrCode == codeWrongSequence || api.ErrCode == codeWrongSequence2)
 }

@@ -138,7 +138,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	streams := []jetstream.StreamConfig{
 		{Name: stagedStream, Subjects: []string{stagedRoot + "*.*"}, Duplicates: 100 * time.Millisecond},
 		{Name: msgsStream, Subjects: []string{msgsRoot + ">"}, Retention: jetstream.InterestPolicy, Duplicates: DuplicateWindow, MaxConsumers: consumers},
-		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*", nodesRoot + "*"}, MaxMsgsPerSubject: 1},
+		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*", nodesRoot + "*"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true},
 		{Name: retainedStream, Subjects: []string{retainedRoot + ">"}, MaxMsgsPerSubject: 1, Duplicates: DuplicateWindow},
 	}
 	for _, c := range streams {
