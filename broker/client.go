@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +30,9 @@ type client struct {
 	srv   *Server
 	id    string
 	clean bool
+
+	saving   sync.Mutex // held while the record is written; taken before mu
+	revision uint64     // of the record, as this node wrote or read it last; under saving
 
 	mu      sync.Mutex
 	wake    *sync.Cond // whoever waits for room, for an operation, or for a connection
@@ -156,13 +158,30 @@ func (cl *client) record() *store.Session {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	rec := &store.Session{ClientID: cl.id, Node: cl.srv.cfg.Node, Clean: cl.clean, Updated: time.Now().UTC()}
-	cl.recordExpiry(rec)
+	cl.recordEnd(rec)
 	for _, sub := range cl.subs {
 		s := sub.opts
 		s.Filter, s.QoS = sub.filter, sub.qos
 		rec.Subscriptions = append(rec.Subscriptions, s)
 	}
 	return rec
+}
+
+// save writes the record over the one that this node wrote or read last. errTakenOver says that the session is another
+// node's by now.
+func (cl *client) save(ctx context.Context) error {
+	cl.saving.Lock()
+	defer cl.saving.Unlock()
+	rec := cl.record()
+	rec.Revision = cl.revision
+	switch err := cl.srv.swap(ctx, rec); {
+	case errors.Is(err, store.ErrConflict):
+		return fmt.Errorf("write session: %w", errTakenOver)
+	case err != nil:
+		return fmt.Errorf("write session: %w", err)
+	}
+	cl.revision = rec.Revision
+	return nil
 }
 
 // end stops the feeds; durable ones keep their place in the store.
@@ -197,36 +216,43 @@ func (cl *client) kick(why error) {
 	}
 }
 
+// connectTries bounds how often a CONNECT begins anew because another node wrote the session's record meanwhile: one that
+// adopts it, or one that serves the same client.
+const connectTries = 3
+
 // connect finds or makes the session of a CONNECT and attaches c to it. The node that served it before, this one or
 // another, has given it up and finished its store operations when connect reads the store.
 func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error {
 	unlock := s.lockID(p.ClientID)
 	defer unlock()
+	for try := 1; ; try++ {
+		err := s.tryConnect(ctx, c, p)
+		if err == nil {
+			s.drop(p.ClientID)
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) && !errors.Is(err, errTakenOver) || try == connectTries {
+			return err
+		}
+	}
+}
 
+func (s *Server) tryConnect(ctx context.Context, c *conn, p *packet.Connect) error {
 	old := s.client(p.ClientID)
 	var rec *store.Session
 	var state []byte
+	var err error
 	if old != nil {
 		old.kick(errTakenOver)
-	}
-	if old == nil {
-		var err error
-		if rec, err = s.store.Session(ctx, p.ClientID); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("read session: %w", err)
-		}
-		if rec != nil && rec.Node != s.cfg.Node {
-			if state, err = s.takeOver(ctx, rec.Node, p.ClientID, p.CleanSession); err != nil {
-				return fmt.Errorf("take session over from node %s: %w", rec.Node, err)
-			}
-			// What the other node wrote while it let go counts.
-			if rec, err = s.store.Session(ctx, p.ClientID); err != nil && !errors.Is(err, store.ErrNotFound) {
-				return fmt.Errorf("read session: %w", err)
-			}
-		}
+	} else if rec, state, err = s.find(ctx, p); err != nil {
+		return err
 	}
 	now := time.Now()
 	present := !p.CleanSession && (old != nil && old.lives(now) || rec != nil && rec.Lives(now))
 	present = present && c.mayResume(old, rec)
+	if err := s.lastWill(ctx, old, rec, present, now); err != nil {
+		return err
+	}
 	cl := old
 	var held []store.Held
 	switch {
@@ -237,26 +263,89 @@ func (s *Server) connect(ctx context.Context, c *conn, p *packet.Connect) error 
 			}
 		}
 		cl = newClient(s, p.ClientID, c.expiry == 0)
+		if old != nil {
+			cl.revision = old.revision
+		}
 	default:
 		if cl == nil {
-			var err error
 			if cl, err = s.resume(ctx, rec, state); err != nil {
 				return fmt.Errorf("resume session: %w", err)
 			}
 		}
-		var err error
 		if held, err = s.store.Held(ctx, p.ClientID); err != nil {
 			return fmt.Errorf("resume session: %w", err)
 		}
+		for _, h := range held {
+			if h.ID == willID {
+				s.store.Discard(p.ClientID, h.Ref) // of a will about which another node was faster
+			}
+		}
 	}
-	if changed := cl.begin(c.expiry); old == nil || !present || changed {
-		if err := s.store.PutSession(ctx, cl.record()); err != nil {
+	if rec != nil {
+		cl.revision = rec.Revision
+	}
+	if changed := cl.begin(c); old == nil || !present || changed {
+		if err := cl.save(ctx); err != nil {
+			s.dropClient(cl)
 			cl.end()
-			return fmt.Errorf("write session: %w", err)
+			return err
 		}
 		s.setClient(p.ClientID, cl)
 	}
 	c.attach(cl, present, held)
+	return nil
+}
+
+// find reads the record of a session that this node does not serve, after the node that does has let go of it. state is
+// what that node had in memory.
+func (s *Server) find(ctx context.Context, p *packet.Connect) (rec *store.Session, state []byte, err error) {
+	read := func() {
+		if rec, err = s.store.Session(ctx, p.ClientID); errors.Is(err, store.ErrNotFound) {
+			rec, err = nil, nil
+		} else if err != nil {
+			err = fmt.Errorf("read session: %w", err)
+		}
+	}
+	if read(); rec == nil {
+		return nil, nil, err
+	}
+	ended := time.Now()
+	if rec.Node == s.cfg.Node && rec.Updated.Before(s.metrics.epoch) && !s.lastBeat.IsZero() {
+		ended = s.lastBeat // it was this node's, before it was started
+	}
+	if rec.Node != s.cfg.Node {
+		if state, err = s.takeOver(ctx, rec.Node, p.ClientID); err != nil {
+			return nil, nil, fmt.Errorf("take session over from node %s: %w", rec.Node, err)
+		}
+		// What the other node wrote while it let go counts.
+		if read(); rec == nil {
+			return nil, nil, err
+		}
+		ended = time.Now()
+	}
+	if rec.Ended == nil {
+		rec.Ended = &ended
+	}
+	return rec, state, nil
+}
+
+// lastWill publishes the will that a session still has, if it is due now that its client is back: when the session ends
+// here, or the client is too late for the will's delay.
+func (s *Server) lastWill(ctx context.Context, old *client, rec *store.Session, present bool, now time.Time) error {
+	var err error
+	switch {
+	case old != nil:
+		if last := old.record(); last.Will != nil && (!present || willDue(last, now)) {
+			err = old.publishWill(ctx)
+		}
+	case rec != nil:
+		if rec.Will != nil && (!present || willDue(rec, now)) {
+			err = s.publishWill(ctx, rec)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("will of the connection before: %w", err)
+	}
 	return nil
 }
 
@@ -266,7 +355,6 @@ func (s *Server) forget(ctx context.Context, id string, old *client, rec *store.
 	kept := false
 	if old != nil {
 		subs, kept = old.record().Subscriptions, !old.clean
-		old.endWill()
 		old.settled() // or its last record would come after the removal
 		old.end()
 		s.dropClient(old)
@@ -312,7 +400,10 @@ func (s *Server) detach(c *conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.StoreTimeout)
 	defer cancel()
 	if expiry > 0 {
-		if err := s.store.PutSession(ctx, cl.record()); err != nil {
+		if c.recorded {
+			return
+		}
+		if err := cl.save(ctx); err != nil {
 			s.log.Warn("end of connection", "client", cl.id, "error", err)
 		}
 		return
@@ -320,14 +411,15 @@ func (s *Server) detach(c *conn) {
 	s.endSession(ctx, cl, c.recv.Open() > 0)
 }
 
-// endSession forgets a session of this node. The lock of its identifier is held.
+// endSession forgets a session of this node; its will, if it still has one, is due. The lock of its identifier is held.
 func (s *Server) endSession(ctx context.Context, cl *client, held bool) {
-	var err error
+	err := cl.publishWill(ctx)
 	switch {
+	case err != nil:
+		s.let(cl)
 	case !cl.clean:
 		err = s.forget(ctx, cl.id, cl, nil)
 	case s.dropClient(cl):
-		cl.endWill()
 		cl.end()
 		if held {
 			err = s.store.Forget(ctx, cl.id)
@@ -336,16 +428,27 @@ func (s *Server) endSession(ctx context.Context, cl *client, held bool) {
 		return
 	}
 	if err == nil {
-		err = s.store.DeleteSession(ctx, cl.id, math.MaxUint64)
-	} // else the record stays, so that the next session of this identifier cleans up
-	if err != nil {
+		err = s.store.DeleteSession(ctx, cl.id, cl.revision)
+	}
+	switch {
+	case err == nil, errors.Is(err, store.ErrClosed):
+	case errors.Is(err, store.ErrConflict): // another node has it
+	default:
 		s.log.Warn("end of session", "client", cl.id, "error", err)
+		s.attendLater(cl.id, time.Now().Add(willRetry))
+	}
+}
+
+// let lets go of a session that another node has, or will find in the store.
+func (s *Server) let(cl *client) {
+	if s.dropClient(cl) {
+		cl.end()
 	}
 }
 
 // takeOver asks another node to let go of a session, and returns its outbound state, if the node has it in memory. A
-// node that is not there any more has let go. fresh says that the session ends there: a will that waits is due then.
-func (s *Server) takeOver(ctx context.Context, node, id string, fresh bool) ([]byte, error) {
+// node that is not there any more has let go.
+func (s *Server) takeOver(ctx context.Context, node, id string) ([]byte, error) {
 	if s.nc == nil {
 		return nil, nil
 	}
@@ -372,11 +475,7 @@ func (s *Server) takeOver(ctx context.Context, node, id string, fresh bool) ([]b
 			}
 		}
 	}()
-	ask := []byte(id)
-	if fresh {
-		ask = append(ask, 0) // which no identifier has
-	}
-	m, err := s.nc.RequestWithContext(ctx, takeoverSubject+node, ask)
+	m, err := s.nc.RequestWithContext(ctx, takeoverSubject+node, []byte(id))
 	select {
 	case <-gone:
 		return nil, nil
@@ -397,13 +496,11 @@ func (s *Server) serveTakeovers() error {
 	_, err := s.nc.Subscribe(takeoverSubject+s.cfg.Node, func(m *nats.Msg) {
 		go func() {
 			var state []byte // an empty identifier is a probe: there is no such client
-			id, fresh := strings.CutSuffix(string(m.Data), "\x00")
+			id := string(m.Data)
+			s.drop(id)
 			if cl := s.client(id); cl != nil {
 				cl.kick(errTakenOver)
 				if s.dropClient(cl) {
-					if fresh || !cl.lives(time.Now()) {
-						cl.endWill()
-					}
 					state = cl.settled()
 					cl.end()
 				}
@@ -474,5 +571,5 @@ func (cl *client) persist(ctx context.Context) error {
 	if cl.clean {
 		return nil
 	}
-	return cl.srv.store.PutSession(ctx, cl.record())
+	return cl.save(ctx)
 }

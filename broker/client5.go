@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -11,23 +12,24 @@ import (
 // client5 is what a session has for MQTT 5.0, under client.mu. A session of 3.1.1 is one whose Session Expiry Interval is 0
 // or that never expires.
 type client5 struct {
-	expiry      uint32         // Session Expiry Interval in seconds
-	left        time.Time      // when the connection ended; zero while there is one
-	expiryTimer *time.Timer    // runs while the connection is gone, if the session expires
-	will        *store.Message // waits for its delay
-	willSince   time.Time      // since when it does
-	willTimer   *time.Timer
+	expiry      uint32      // Session Expiry Interval in seconds
+	left        time.Time   // when the connection ended; zero while there is one
+	expiryTimer *time.Timer // runs while the connection is gone, if the session expires
+	will        *store.Will // neither published nor withdrawn
+	willTimer   *time.Timer // runs while the connection is gone and the will waits for its delay
 
 	noLocal atomic.Bool // a subscription wants to know who publishes
 }
 
-// begin notes the Session Expiry Interval of a new connection. It reports whether the session's record says something else.
-func (cl *client) begin(expiry uint32) (changed bool) {
+// begin notes the Session Expiry Interval and the will of a new connection; the will of the one before, if it still waits
+// for its delay, is dropped [MQTT-3.1.3-9]. It reports whether the session's record says something else.
+func (cl *client) begin(c *conn) (changed bool) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	changed = cl.expiry != expiry || !cl.left.IsZero() && cl.expiry != neverExpires
-	cl.expiry, cl.left = expiry, time.Time{}
+	changed = cl.expiry != c.expiry || cl.will != nil || c.will != nil || !cl.left.IsZero() && cl.expiry != neverExpires
+	cl.expiry, cl.left = c.expiry, time.Time{}
 	cl.stopExpiry()
+	cl.will = c.will
 	return changed
 }
 
@@ -37,7 +39,7 @@ func (cl *client) stopExpiry() {
 		cl.expiryTimer.Stop()
 		cl.expiryTimer = nil
 	}
-	cl.takeWill()
+	cl.stopWill()
 }
 
 // leave ends the time of a connection; a session that expires begins to.
@@ -47,9 +49,12 @@ func (cl *client) leave(c *conn) {
 	if cl.conn != c {
 		return
 	}
-	cl.conn, cl.left = nil, time.Now()
+	cl.conn = nil
+	if cl.left.IsZero() {
+		cl.left = time.Now()
+	}
 	if cl.expiry > 0 && cl.expiry != neverExpires && !cl.ended {
-		cl.expiryTimer = time.AfterFunc(time.Duration(cl.expiry)*time.Second, func() { cl.srv.expire(cl) })
+		cl.expiryTimer = time.AfterFunc(time.Until(cl.left.Add(time.Duration(cl.expiry)*time.Second)), func() { cl.srv.expire(cl) })
 	}
 }
 
@@ -70,14 +75,17 @@ func (cl *client) livesLocked(now time.Time) bool {
 	return cl.left.IsZero() || now.Before(cl.left.Add(time.Duration(cl.expiry)*time.Second))
 }
 
-// recordExpiry puts into a session's record when it ends. cl.mu is held.
-func (cl *client) recordExpiry(rec *store.Session) {
-	if cl.clean || cl.expiry == neverExpires {
-		return
+// recordEnd puts into a session's record when it ends, and when its will is due. cl.mu is held.
+func (cl *client) recordEnd(rec *store.Session) {
+	if !cl.clean && cl.expiry != neverExpires {
+		expiry := cl.expiry
+		rec.Expiry = &expiry
 	}
-	expiry := cl.expiry
-	rec.Expiry = &expiry
-	if !cl.left.IsZero() {
+	if cl.will != nil {
+		will := *cl.will
+		rec.Will = &will
+	}
+	if !cl.left.IsZero() && (rec.Expiry != nil || rec.Will != nil) {
 		left := cl.left.UTC()
 		rec.Ended = &left
 	}
@@ -96,6 +104,10 @@ func (s *Server) expire(cl *client) {
 	s.log.Debug("session expired", "client", cl.id)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.StoreTimeout)
 	defer cancel()
+	if err := cl.save(ctx); errors.Is(err, errTakenOver) {
+		s.let(cl) // what there is of the session is another node's
+		return
+	}
 	s.endSession(ctx, cl, true)
 }
 

@@ -36,9 +36,10 @@ type conn struct {
 
 	client   *client // set once, before the writer starts
 	pipeline bool
-	will     *packet.Will
-	permit   // who the client is and what it may do
-	conn5    // what MQTT 5.0 adds
+	will     *store.Will // of the CONNECT
+	recorded bool        // the end of the connection is in the session's record
+	permit               // who the client is and what it may do
+	conn5                // what MQTT 5.0 adds
 
 	// Under client.mu.
 	pipe     session.Pipeline
@@ -129,8 +130,8 @@ func (c *conn) serve() {
 	<-written // the writer ends once every operation has finished
 	if why := c.cause(); why != errDisconnect && why != errShutdown {
 		c.srv.log.Debug("connection closed", "client", c.client.id, "cause", why)
-		c.publishWill()
 	}
+	c.endWill(c.cause())
 	c.client.leave(c)
 	close(c.finished)
 	c.srv.detach(c)
@@ -171,7 +172,7 @@ func (c *conn) handshake() (keepAlive time.Duration, err error) {
 		p.ClientID = "auto-" + nuid.Next() // [MQTT-3.1.3-6]
 		c.assigned = true
 	}
-	c.will = p.Will
+	c.will = newWill(p.Will)
 	if code, err := c.negotiate(&p); err != nil {
 		return 0, c.refuse(code, err)
 	}

@@ -16,9 +16,29 @@
 //
 // Both versions share one path. What 5.0 adds is in conn5.go and client5.go, and travels with a message in the form in which
 // it goes out again. Each version reads what the other published. To a client of 5.0 the broker says why it closes the
-// connection; it never says so to one of 3.1.1. A session's expiry and a will's delay run on the node that had the
-// connection: if that node fails, the will is not published, and an expired session is found out at its next CONNECT.
+// connection; it never says so to one of 3.1.1.
 // Shared Subscriptions and enhanced authentication are refused, and the broker sends no Topic Alias.
+//
+// # Wills, and sessions whose node is gone
+//
+// The will of a connection is in its session's record from the CONNECT on, of a clean session as well. The node that serves
+// a session publishes its will, after its delay, and ends it when it has expired. A store that outlives the process lets
+// others do so when that node is gone:
+//
+//   - each node writes a record of its own every 2 s; one whose record has not changed for 10 s is gone, and one that shuts
+//     down says so and is gone at once;
+//   - the others adopt its sessions, all but those that are kept for ever and have no will: of those that try, one writes
+//     itself into the session's record, on condition that it is still the one that it read. A Will Delay Interval and a
+//     Session Expiry Interval that were not running yet count from when the node was seen to be gone;
+//   - a node that starts adopts its own sessions of before. Their connections ended when it wrote its record last;
+//   - whoever resumes a session in time takes the will out of its record, on the same condition;
+//   - every write of a record has that condition. A node that was only not heard of finds out with its next one, and looks
+//     by itself when it was late, and closes the connections of sessions that are another node's by then.
+//
+// A will of QoS 2 is published once, also by nodes that fail in the middle of it. One of QoS 1 may come twice then, one of
+// QoS 0 not at all. After a DISCONNECT the will is not published [MQTT-3.14.4-3], unless the node fails before that is in
+// the record; that is so before the connection is closed. The client's right to its will is checked with the CONNECT and,
+// while its node lives, once more when it is due.
 //
 // # Who may do what
 //
@@ -40,11 +60,14 @@
 // With OpsListen set, package ops serves metrics, health and profiles. Reader and writer count packets in plain fields and
 // fold them into the totals once a batch; gauges are read from the sessions at the scrape. The $SYS topics are told by
 // each node to its own sessions. Serve ends with Drain, which answers what was read, and Shutdown, which closes what is
-// left. A drained connection publishes no will.
+// left. The wills of clients that did not disconnect are published by another node, or by this one when it is back; on the
+// memory store nobody is left to get them.
 //
 // # Locks
 //
 // client.mu guards a session: its pipeline, receiver, sender and output. conn.doneMu guards the finished operations and
 // is taken last. Server.mu guards the table of sessions and is never held while a client's lock is taken. Connecting,
-// taking over and ending of one Client Identifier are serialised by Server.lockID.
+// taking over, adopting and ending of one Client Identifier are serialised by Server.lockID. client.saving is held while a
+// session's record is written, orphan.mu while an adopted session is attended to; both are taken before client.mu and
+// Server.mu.
 package broker

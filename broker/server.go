@@ -40,6 +40,10 @@ type Server struct {
 	conns    map[*conn]struct{}
 	clients  map[string]*client // by Client Identifier: sessions that this node serves
 	locks    map[string]*idLock
+	orphans  map[string]*orphan // by Client Identifier: sessions that this node looks after and nobody is connected to
+
+	presence *presence // nil if nothing outlives the process
+	lastBeat time.Time // until when a node of this name was there before; zero: never
 
 	wg sync.WaitGroup // connections and the accept loops
 
@@ -62,7 +66,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, conns: make(map[*conn]struct{}), clients: make(map[string]*client),
-		locks: make(map[string]*idLock), stop: make(chan struct{}),
+		locks: make(map[string]*idLock), orphans: make(map[string]*orphan), stop: make(chan struct{}),
 		metrics: metrics{epoch: time.Now(), clocked: cfg.OpsListen != ""},
 	}
 	// The files and the ports first: a taken one must not cost the start of a node.
@@ -72,6 +76,9 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	err := s.startOps() // before the store: that is what one waits for
 	if err == nil {
 		err = s.openStore(ctx)
+	}
+	if err == nil {
+		err = s.startPresence(ctx)
 	}
 	if err != nil {
 		s.ln.Close()
@@ -216,7 +223,10 @@ func (s *Server) Shutdown() {
 	for _, cl := range rest {
 		cl.abandon()
 	}
+	s.dropOrphans()
+	s.stopPresence()
 	s.closeStore()
+	s.presence.join()
 	s.stopOps()
 }
 

@@ -5,8 +5,9 @@
 //
 //	INF_staged    inf.h.<client>.<packet identifier>   held QoS 2 messages, until they are discarded
 //	INF_msgs      inf.m.<origin>.<topic as a subject>  deliveries, kept as long as a subscription wants them
-//	INF_sessions  inf.s.<client>                       one record for each session, last value
-//	              inf.o.<client>                       what a kept session has sent and not seen acknowledged, last value
+//	INF_sessions  inf.s.<client>                       one record for each session, last value; an empty one says that
+//	                                                   there is none, and goes by itself
+//	              inf.o.<client>                       what a kept session has sent and not seen acknowledged, likewise
 //	              inf.n.<origin>                       the name of each node that was ever there
 //	INF_retained  inf.r.<topic as a subject>           retained messages, last value; an empty one is purged
 //
