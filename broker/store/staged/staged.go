@@ -230,7 +230,7 @@ func (s *Store) tryStream(ctx context.Context, c jetstream.StreamConfig) (*jetst
 // of two from one start to the next. It is a wish: after leadWait it is given up and only logged. An answer can get lost
 // with the old leader, so each request is bounded and the outcome is looked up.
 func (s *Store) lead(ctx context.Context, stream string, info *jetstream.StreamInfo) {
-	if s.cfg.Lead == "" || info.Cluster == nil {
+	if s.cfg.Lead == "" || info.Cluster == nil || len(info.Cluster.Replicas) == 0 { // its only replica leads it
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leadWait)
