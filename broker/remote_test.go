@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
 	"inflight/broker/internal/testcert"
@@ -272,4 +273,45 @@ func TestRemoteRefusals(t *testing.T) {
 			t.Errorf("they say %v and %v, want one to remain", errs[0], errs[1])
 		}
 	})
+}
+
+// The limits that servers have by default hold up one client at most: a topic that does not fit a line would cost the
+// connection to NATS, and the 1,001st subscription would be refused.
+func TestRemoteLimits(t *testing.T) {
+	o := testnats.Start(t)
+	s := start(t, remoteConfig(t, "a", o.URL(nil)))
+	long := connect(t, s, "long")
+	fits := strings.Repeat("t", 3000)
+	long.subscribe(fits, 1)
+	long.send(pub(1, 1, fits, "x"))
+	for range 2 { // the PUBACK and the delivery come in any order
+		if _, err := long.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, topic := range []string{strings.Repeat("t", 4000), strings.Repeat("\x01", 2000), strings.Repeat("t", 65_535)} {
+		for qos := range byte(3) {
+			p := connect(t, s, fmt.Sprintf("p%d-%d", i, qos))
+			p.send(pub(1, qos, topic, "x"))
+			p.wantClosed()
+		}
+		p := connect(t, s, fmt.Sprintf("s%d", i))
+		p.send(packet.AppendSubscribe(nil, &packet.Subscribe{ID: 1, Subscriptions: []packet.Subscription{{Filter: topic, QoS: 1}}}))
+		p.want("SUBACK 1 [128]")
+	}
+	if _, lost := s.remote.Down(time.Now()); lost != 0 {
+		t.Errorf("the connection to NATS was lost %d times", lost)
+	}
+	long.ping()
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "INF_msgs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().Config.MaxConsumers; n < 100_000 {
+		t.Errorf("the stream takes %d consumers, and each subscription is one", n)
+	}
 }
