@@ -201,6 +201,12 @@ func TestRemoteIsAwayForLong(t *testing.T) {
 	clean.subscribe(0, packet.Subscription{Filter: "t", QoS: 1})
 	kept := connect(t, s, "kept", "keep")
 	kept.subscribe("t", 0)
+	kept.subscribe("wills", 1)
+	dies := dial(t, s)
+	dies.send(packet.AppendConnect(nil, &packet.Connect{
+		ClientID: "dies", CleanSession: true, Will: &packet.Will{Topic: "wills", Payload: []byte("died"), QoS: 1},
+	}))
+	dies.want("CONNACK present=false code=0")
 	way.cut()
 	clean.wantEnd(packet.UnspecifiedError)
 	kept.wantClosed()
@@ -209,6 +215,7 @@ func TestRemoteIsAwayForLong(t *testing.T) {
 	way.heal()
 	wantReady(t, s, true)
 	kept = connect(t, s, "kept", "keep", "present")
+	kept.want(`PUBLISH q1 wills "died"`) // by whoever looks after a session without a connection, once the store is there
 	p := connect(t, s, "p")
 	p.send(pub(1, 1, "t", "x"))
 	p.want("PUBACK 1")

@@ -261,7 +261,7 @@ func (s *Server) recheck(stop <-chan struct{}) bool {
 }
 
 // lose gives a session up without a word to the store: whoever connects with its identifier finds there what this node has
-// recorded, as after a crash.
+// recorded, as after a crash. Unless it is another node's, this one publishes its will and ends it when that is due.
 func (s *Server) lose(cl *client, why error) {
 	unlock := s.lockID(cl.id)
 	defer unlock()
@@ -272,5 +272,8 @@ func (s *Server) lose(cl *client, why error) {
 	s.dropClient(cl)
 	for _, sub := range cl.abandon() {
 		go sub.feed.Close() // which waits for the store
+	}
+	if why == errStoreAway {
+		s.attendLater(cl.id, time.Now()) // and again, until the store is back
 	}
 }
