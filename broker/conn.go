@@ -36,6 +36,7 @@ type conn struct {
 
 	client   *client // set once, before the writer starts
 	pipeline bool
+	topic    string      // of the last PUBLISH: the next one's is mostly the same; the reader's
 	will     *store.Will // of the CONNECT
 	recorded bool        // the end of the connection is in the session's record
 	permit               // who the client is and what it may do
@@ -46,12 +47,14 @@ type conn struct {
 	recv     *session.Receiver
 	out      []byte // what the writer takes next
 	ops      int    // store operations under way
-	timing   bool   // one of them is timed
-	stopped  bool   // no operation is started any more
-	settling bool   // nothing is read any more; the writer says when everything is answered
+	free     *operation
+	spare    int  // how many are free
+	timing   bool // one of them is timed
+	stopped  bool // no operation is started any more
+	settling bool // nothing is read any more; the writer says when everything is answered
 
 	doneMu sync.Mutex
-	done   []outcome // finished operations that the writer has not taken
+	done   []*operation // finished ones that the writer has not taken
 
 	wakeup   chan struct{} // to the writer; a token means there may be something to do
 	finished chan struct{} // closed when nothing of the connection is under way
@@ -64,14 +67,6 @@ type conn struct {
 	left     chan struct{} // closed when the reader was told
 	answered chan struct{} // closed when everything is answered after that
 	ended    chan struct{} // closed when serve has returned
-}
-
-// outcome is a finished store operation.
-type outcome struct {
-	op  session.Op
-	ref store.Ref
-	msg *store.Message
-	err error
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -408,7 +403,10 @@ func (c *conn) acknowledgement(t packet.Type, id uint16, code packet.ReasonCode)
 }
 
 func (c *conn) newMessage(p *packet.Publish) *store.Message {
-	m := &store.Message{Topic: string(p.Topic), Payload: bytes.Clone(p.Payload), QoS: p.QoS, Retain: p.Retain}
+	if string(p.Topic) != c.topic {
+		c.topic = string(p.Topic)
+	}
+	m := &store.Message{Topic: c.topic, Payload: bytes.Clone(p.Payload), QoS: p.QoS, Retain: p.Retain}
 	if c.codec.Version == packet.V5 {
 		c.complete(m, p.Properties)
 	}
@@ -436,46 +434,11 @@ func (c *conn) settleRead() error {
 	return nil
 }
 
-// start begins a store operation. client.mu is held, so that operations begin in the order in which the state machines
-// ask for them.
-func (c *conn) start(op session.Op) {
-	if op.Kind == session.OpNone || c.stopped {
-		return
-	}
-	c.ops++
-	started := c.startTiming()
-	done := func(ref store.Ref, err error) {
-		c.srv.metrics.timed(op.Kind, started)
-		c.finish(outcome{op: op, ref: ref, err: err})
-	}
-	switch op.Kind {
-	case session.OpPublish:
-		c.srv.store.Publish(op.Msg, done)
-	case session.OpHold:
-		c.srv.store.Hold(c.client.id, op.ID, op.Msg, done)
-	case session.OpRelease:
-		c.srv.store.Release(c.client.id, op.ID, op.Ref, op.Msg, done)
-	case session.OpFetch:
-		c.srv.store.Fetch(op.Ref, func(m *store.Message, err error) {
-			c.srv.metrics.timed(op.Kind, started)
-			c.finish(outcome{op: op, msg: m, err: err})
-		})
-	}
-}
-
-// finish queues the outcome of an operation for the writer. It is called by the store and blocks on nothing.
-func (c *conn) finish(o outcome) {
-	c.doneMu.Lock()
-	c.done = append(c.done, o)
-	c.doneMu.Unlock()
-	c.signal()
-}
-
 // write takes finished operations and writes what may leave. It returns when the connection is closed and no operation
 // is under way.
 func (c *conn) write() {
 	cl := c.client
-	var batch []outcome
+	var batch []*operation
 	var next []session.Op
 	var buf []byte
 	var count traffic
@@ -495,15 +458,16 @@ func (c *conn) write() {
 		var failed error
 		c.timing = c.timing && len(batch) == 0
 		c.srv.metrics.count(batch)
-		for i := range batch {
+		for i, o := range batch {
 			c.ops--
 			if failed == nil && !c.stopped {
-				next, failed = c.take(&batch[i], next[:0])
+				next, failed = c.take(o, next[:0])
 				for _, op := range next {
 					c.start(op)
 				}
 			}
-			batch[i] = outcome{}
+			c.put(o)
+			batch[i] = nil
 		}
 		if failed != nil || c.cause() != nil {
 			c.stopped = true
@@ -544,22 +508,5 @@ func (c *conn) write() {
 		if cap(buf) > 4*maxOutput {
 			buf = nil
 		}
-	}
-}
-
-// take hands one outcome to the receiver. A failed operation gets no acknowledgement: the error closes the connection
-// and the client tries again. client.mu is held.
-func (c *conn) take(o *outcome, next []session.Op) ([]session.Op, error) {
-	switch {
-	case o.err == nil:
-		return c.recv.Done(o.op, o.ref, o.msg, next), nil
-	case o.op.Kind == session.OpFetch && errors.Is(o.err, store.ErrCorrupt):
-		// It can never be delivered. Without the copy the client's next PUBREL converges to a PUBCOMP.
-		c.recv.Corrupt(o.op)
-		c.srv.log.Error("held message is corrupt and dropped", "client", c.client.id, "packet identifier", o.op.ID)
-		c.srv.store.Discard(c.client.id, o.op.Ref)
-		return next, o.err
-	default:
-		return next, o.err
 	}
 }

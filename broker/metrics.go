@@ -146,7 +146,7 @@ func (m *metrics) clock() time.Duration {
 }
 
 // count counts finished operations by outcome.
-func (m *metrics) count(batch []outcome) {
+func (m *metrics) count(batch []*operation) {
 	if len(batch) == 0 {
 		return
 	}

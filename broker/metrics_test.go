@@ -66,7 +66,7 @@ func TestStoreOperationsAreTimedOnlyWhenSomebodyMayLook(t *testing.T) {
 	}
 	on := &metrics{epoch: time.Now().Add(-time.Minute), clocked: true}
 	on.timed(session.OpHold, on.clock()-time.Second)
-	on.count([]outcome{
+	on.count([]*operation{
 		{op: session.Op{Kind: session.OpHold}},
 		{op: session.Op{Kind: session.OpHold}, err: errors.New("x")},
 		{op: session.Op{Kind: session.OpPublish}},
@@ -82,7 +82,10 @@ func TestStoreOperationsAreTimedOnlyWhenSomebodyMayLook(t *testing.T) {
 
 func TestCountingDoesNotAllocate(t *testing.T) {
 	m := &metrics{epoch: time.Now(), clocked: true}
-	batch := make([]outcome, 20)
+	batch := make([]*operation, 20)
+	for i := range batch {
+		batch[i] = new(operation)
+	}
 	var count traffic
 	b := numbered(20, func(id uint16) []byte { return ack(packet.PUBREC, id) })
 	if n := testing.AllocsPerRun(100, func() {
@@ -120,7 +123,10 @@ func BenchmarkCounting(b *testing.B) {
 		}
 		m.in.fold(&count)
 	})
-	batch := make([]outcome, 64)
+	batch := make([]*operation, 64)
+	for i := range batch {
+		batch[i] = new(operation)
+	}
 	run("store/batch", 64, func() {
 		started := m.clock()
 		m.timed(session.OpHold, started)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 
@@ -322,4 +323,33 @@ func join(parts ...[]byte) []byte {
 		b = append(b, p...)
 	}
 	return b
+}
+
+// An exchange costs the broker its message and the body, which outlive it, and nothing else: operations are used again.
+func TestQoS2Allocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	s := open(t, StoreMemory)
+	p := connect(t, s, "p")
+	const window = 256
+	publishes := numbered(window, func(id uint16) []byte { return pub(id, 2, "a/b", string(make([]byte, 256))) })
+	pubrels := numbered(window, func(id uint16) []byte { return ack(packet.PUBREL, id) })
+	answers := make([]byte, window*4)
+	exchange := func() {
+		for _, b := range [][]byte{publishes, pubrels} {
+			if _, err := p.nc.Write(b); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(p.nc, answers); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 20 {
+		exchange()
+	}
+	if n := testing.AllocsPerRun(50, exchange) / window; n > 2.5 {
+		t.Errorf("%.2f allocations for each exchange, want the message, its body, and what is left of a map", n)
+	}
 }
