@@ -42,14 +42,18 @@ func ValidName(s string) error {
 }
 
 // ValidFilter reports whether s can be the Topic Filter of a subscription: 1 to 65,535 bytes of UTF-8 without U+0000,
-// '+' only as a whole level, '#' only as the whole last level. The error is an [*Error]. It does not allocate for a valid
-// filter.
+// '+' only as a whole level, '#' only as the whole last level; that of a shared subscription has a ShareName and such a
+// filter behind it. The error is an [*Error]. It does not allocate for a valid filter.
 func ValidFilter(s string) error {
 	const kind = "topic filter"
 	if err := validText(kind, s); err != nil {
 		return err
 	}
-	for rest, more := s, true; more; {
+	inner, err := validShare(kind, s)
+	if err != nil {
+		return err
+	}
+	for rest, more := inner, true; more; {
 		var level string
 		level, rest, more = strings.Cut(rest, "/")
 		switch {

@@ -58,8 +58,39 @@ func TestValidFilter(t *testing.T) {
 		{"sport+", "MQTT-4.7.1-3", "not an entire level"},
 		{"+a/b", "MQTT-4.7.1-3", "not an entire level"},
 		{"a/++", "MQTT-4.7.1-3", "two"},
+		{"$share/g/a", "", "a shared subscription"},
+		{"$share/g/#", "", "with a wildcard inside"},
+		{"$share/g//", "", "the filter inside is two empty levels"},
+		{"$share/g x/+/b", "", "a space is allowed"},
+		{"$share", "", "no shared subscription: the separator is missing"},
+		{"$shared/+", "", "another name"},
+		{"a/$share/+", "", "not at the beginning"},
+		{"$share/", "MQTT-4.8.2-1", "no ShareName"},
+		{"$share//a", "MQTT-4.8.2-1", "an empty ShareName"},
+		{"$share/#", "MQTT-4.8.2-2", "a wildcard for a ShareName"},
+		{"$share/a+/b", "MQTT-4.8.2-2", "a wildcard in the ShareName"},
+		{"$share/g", "MQTT-4.8.2-2", "no filter and no separator"},
+		{"$share/g/", "MQTT-4.8.2-2", "no filter"},
+		{"$share/g/a#", "MQTT-4.7.1-2", "the filter inside is one"},
 	} {
 		wantStatement(t, ValidFilter(c.filter), c.filter, c.statement, c.why)
+	}
+}
+
+func TestShared(t *testing.T) {
+	for _, c := range []struct {
+		filter, share, inner string
+		ok                   bool
+	}{
+		{"$share/g/a/+", "g", "a/+", true},
+		{"$share/g//", "g", "/", true},
+		{"$share/g/$share/h/a", "g", "$share/h/a", true},
+		{"$share", "", "", false},
+		{"a/b", "", "", false},
+	} {
+		if share, inner, ok := Shared(c.filter); share != c.share || inner != c.inner || ok != c.ok {
+			t.Errorf("%q: got %q, %q, %v; want %q, %q, %v", c.filter, share, inner, ok, c.share, c.inner, c.ok)
+		}
 	}
 }
 
