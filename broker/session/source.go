@@ -28,8 +28,9 @@ func (s *Sender) Source(filter string) *Source {
 	return src
 }
 
-// Drop ends a source: its subscription is gone. What was sent of it is completed all the same [MQTT-3.10.4-3].
-func (s *Sender) Drop(src *Source) {
+// Drop ends a source: its subscription is gone. What was sent of it is completed all the same [MQTT-3.10.4-3]; its
+// settlings are returned, for who wants the store to let go of it once the record has it.
+func (s *Sender) Drop(src *Source) (started []func()) {
 	if s.sources[src.filter] == src {
 		delete(s.sources, src.filter)
 	}
@@ -37,9 +38,24 @@ func (s *Sender) Drop(src *Source) {
 		if out.src == src {
 			out.src = nil
 			s.version++ // the store lets the message go: its body must be in the record
+			if out.state != awaitPubcomp {
+				started = append(started, out.delivery.Settle)
+			}
 		}
 	})
 	src.waiting = nil
+	return started
+}
+
+// Reopen prepares a source for a feed that is closed and opened again while its session goes on: like for a session that
+// was found, what is still outstanding comes again, and is not to be sent.
+func (s *Sender) Reopen(src *Source) {
+	src.floor, src.gap, src.waiting = src.high, false, make(map[uint64]*outgoing)
+	s.byID.each(func(_ uint16, out *outgoing) {
+		if out.src == src && out.delivery.Seq > 0 {
+			src.waiting[out.delivery.Seq], out.awaited = out, true
+		}
+	})
 }
 
 func (src *Source) sent(d store.Delivery) {
