@@ -116,9 +116,11 @@ type Delivery struct {
 	Retain  bool   // sent because of a new subscription [MQTT-3.3.1-8], not because it was published [MQTT-3.3.1-9]
 	Left    uint32 // seconds that Message Expiry has left when it is sent, if Message.Expires
 	Settle  func()
+	Back    func() // of a shared subscription, else nil: says, in place of Settle, that it was not sent and will not be
 }
 
-// Feed is the stream of deliveries of one subscription. Close stops it; a durable one keeps its place.
+// Feed is the stream of deliveries of one subscription. Close stops it; a durable one keeps its place. The feed of a
+// shared subscription is open only while its client is connected.
 type Feed interface {
 	Close()
 }
@@ -170,6 +172,9 @@ type Store interface {
 	DeleteSession(ctx context.Context, client string, revision uint64) error
 
 	// Subscribe starts, or continues, the feed of one subscription. A durable feed keeps its place while it is closed.
+	// Each message for a shared subscription, $share/{ShareName}/{filter}, goes to one of its open feeds, in turn; while none is open, those
+	// of QoS 1 and 2 wait if a durable one is closed. What a feed has delivered stays its own until it is unsubscribed: then
+	// QoS 1 may go to another one, QoS 2 does not [MQTT-4.8.2-4] [MQTT-4.8.2-5].
 	// Deliveries of QoS 1 and 2 publications come from one goroutine, in order, and deliver may block: that is the feed's
 	// backpressure. Those of QoS 0 publications (Delivery.Message.QoS) come from another, which must not be blocked.
 	Subscribe(ctx context.Context, client string, sub Subscription, durable bool, deliver func(Delivery)) (Feed, error)
@@ -196,6 +201,11 @@ type Store interface {
 	Durability() string
 	// Close ends the store and every feed; operations that are still pending fail.
 	Close()
+}
+
+// Limited is implemented by a store that cannot do everything.
+type Limited interface {
+	Shared() bool // whether it has shared subscriptions; without them it refuses to subscribe
 }
 
 // ErrNotFound says that there is no such record or message.

@@ -2,4 +2,5 @@
 // yardstick for memory. It serves a node of its own; it is no member of a cluster.
 //
 // A message is retained once, however many subscriptions queue it: queues hold pointers.
+// What waits for a shared subscription counts against a limit of its own, as large as that of a session.
 package memory

@@ -26,8 +26,9 @@ type Store struct {
 	outbound map[string][]byte   // by Client Identifier
 	retained map[string]retained // by topic
 	changes  uint64              // of retained
-	tree     topic.Tree[*queue]
+	tree     topic.Tree[input]
 	queues   map[string]*queue // by client and filter
+	groups   map[string]*group // by the filter of their subscriptions
 	limits   Limits
 	budgets  map[string]*budget // by Client Identifier: of the sessions that have queues
 }
@@ -45,20 +46,20 @@ func Open(log *slog.Logger) *Store {
 	return &Store{
 		log: log, held: make(map[string]map[store.Ref]heldMessage), sessions: make(map[string]store.Session),
 		outbound: make(map[string][]byte), retained: make(map[string]retained),
-		queues: make(map[string]*queue), budgets: make(map[string]*budget),
+		queues: make(map[string]*queue), groups: make(map[string]*group), budgets: make(map[string]*budget),
 	}
+}
+
+// input is what takes the messages of one subscription, or of several that share them.
+type input interface {
+	accept(m *store.Message)
 }
 
 func key(client, filter string) string { return client + "\x00" + filter }
 
 // deliver queues m for every matching subscription. The lock is held.
 func (s *Store) deliver(m *store.Message) {
-	s.tree.Match(m.Topic, func(_ string, q *queue) {
-		if !q.push(m) && q.budget.drop(m.QoS) {
-			s.log.Warn("queue is full, messages are dropped", "client", q.client, "filter", q.sub.Filter,
-				"messages", MaxQueued, "bytes", s.limits.Bytes)
-		}
-	})
+	s.tree.Match(m.Topic, func(_ string, in input) { in.accept(m) })
 }
 
 // Publish delivers at once.
@@ -198,34 +199,66 @@ func (s *Store) Subscribe(_ context.Context, client string, sub store.Subscripti
 	if s.closed {
 		return nil, store.ErrClosed
 	}
-	k := key(client, sub.Filter)
-	q := s.queues[k]
+	q := s.queues[key(client, sub.Filter)]
 	if q == nil {
-		q = newQueue(client, s.budget(client))
-		s.queues[k] = q
-		s.tree.Add(sub.Filter, client, q)
+		q = s.queue(client, sub.Filter)
+		s.queues[key(client, sub.Filter)] = q
 	}
 	q.mu.Lock()
 	q.sub = sub
 	q.mu.Unlock()
-	return q.open(deliver, func() {
+	f := q.open(deliver, func() {
 		if !durable || sub.QoS == 0 {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.remove(client, sub.Filter)
 		}
-	}), nil
+	})
+	if q.group != nil {
+		q.group.joined(q)
+	}
+	return f, nil
+}
+
+// queue makes the queue of a new subscription. The lock is held.
+func (s *Store) queue(client, filter string) *queue {
+	share, inner, shared := topic.Shared(filter)
+	if !shared {
+		q := newQueue(client, s.budget(client), nil)
+		q.log = s.log
+		s.tree.Add(filter, client, q)
+		return q
+	}
+	g := s.groups[filter]
+	if g == nil {
+		g = &group{
+			key: "\x00" + share, inner: inner, filter: filter, log: s.log, // no Client Identifier has U+0000
+			budget: &budget{limits: s.limits}, all: make(map[*queue]bool),
+		}
+		s.groups[filter] = g
+		s.tree.Add(inner, g.key, g)
+	}
+	return newQueue(client, g.budget, g)
 }
 
 // remove forgets a queue. The lock is held.
 func (s *Store) remove(client, filter string) {
-	if q := s.queues[key(client, filter)]; q != nil {
-		q.discard()
-		if q.budget.queues--; q.budget.queues == 0 {
-			delete(s.budgets, client)
-		}
+	q := s.queues[key(client, filter)]
+	if q == nil {
+		return
 	}
 	delete(s.queues, key(client, filter))
+	if g := q.group; g != nil {
+		if g.gone(q) {
+			delete(s.groups, filter)
+			s.tree.Remove(g.inner, g.key)
+		}
+		return
+	}
+	q.discard()
+	if q.budget.queues--; q.budget.queues == 0 {
+		delete(s.budgets, client)
+	}
 	s.tree.Remove(filter, client)
 }
 

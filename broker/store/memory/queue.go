@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"log/slog"
 	"sync"
 
 	"inflight/broker/store"
@@ -10,7 +11,9 @@ import (
 // opened again starts with the oldest unsettled one.
 type queue struct {
 	client string
-	budget *budget // shared by the queues of the session
+	log    *slog.Logger
+	budget *budget // shared by the queues of the session, or of the group
+	group  *group  // of a shared subscription, else nil
 
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -25,12 +28,21 @@ type queue struct {
 type entry struct {
 	msg     *store.Message // nil once it is settled
 	settled bool
+	taken   bool // it was handed to a feed
 }
 
-func newQueue(client string, b *budget) *queue {
-	q := &queue{client: client, budget: b}
+func newQueue(client string, b *budget, g *group) *queue {
+	q := &queue{client: client, budget: b, group: g}
 	q.wake = sync.NewCond(&q.mu)
 	return q
+}
+
+// accept queues m, or drops it where there is no room.
+func (q *queue) accept(m *store.Message) {
+	if !q.push(m) && q.budget.drop(m.QoS) {
+		q.log.Warn("queue is full, messages are dropped", "client", q.client, "filter", q.sub.Filter,
+			"messages", MaxQueued, "bytes", q.budget.limits.Bytes)
+	}
 }
 
 // push queues m, or hands a QoS 0 message over if somebody is there. It reports whether there was room.
@@ -51,6 +63,77 @@ func (q *queue) push(m *store.Message) bool {
 	q.entries = append(q.entries, &entry{msg: m})
 	q.wake.Signal()
 	return true
+}
+
+// assign queues an entry of the group, unless nothing is kept here.
+func (q *queue) assign(e *entry) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.sub.QoS == 0 {
+		return false
+	}
+	q.entries = append(q.entries, e)
+	q.wake.Signal()
+	return true
+}
+
+// room reports whether the group may hand out to this member.
+func (q *queue) room() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.sub.QoS == 0 {
+		return q.feed != nil && len(q.feed.quick) < cap(q.feed.quick)
+	}
+	return len(q.entries)-(q.next-q.base) < groupCredit
+}
+
+// untaken removes the entries that no feed has taken, and returns them. They are the last ones.
+func (q *queue) untaken() []*entry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := len(q.entries)
+	for n > 0 && !q.entries[n-1].taken {
+		n--
+	}
+	rest := append([]*entry(nil), q.entries[n:]...)
+	q.entries = q.entries[:n]
+	return rest
+}
+
+// abandon removes a queue of a group and returns the messages that were not settled.
+func (q *queue) abandon() (unsettled []*store.Message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.gone = true
+	for _, e := range q.entries {
+		if !e.settled {
+			unsettled = append(unsettled, e.msg)
+			e.settled = e.msg.QoS == 1 // the group has it again
+		}
+	}
+	return unsettled
+}
+
+// withdraw takes an entry back that feed f took and did not send, unless another feed has it by now. One of a feed that is
+// still open is only marked: what is not taken goes back with its end. counted says that the budget still knows it.
+func (q *queue) withdraw(f *feed, e *entry) (m *store.Message, counted bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch last := len(q.entries) - 1; {
+	case e.settled:
+		return nil, false
+	case q.gone:
+	case q.feed == f:
+		e.taken = false
+		return nil, false
+	case q.feed != nil || last < 0 || q.entries[last] != e:
+		return nil, false
+	default:
+		q.entries = q.entries[:last]
+		q.next = min(q.next, q.base+last)
+	}
+	m, e.settled, e.msg = e.msg, true, nil
+	return m, !q.gone
 }
 
 // at returns the unsettled message with number seq, which is its entry's plus one; nil when there is none.
@@ -158,8 +241,13 @@ func (f *feed) run(deliver func(store.Delivery)) {
 			q.mu.Unlock()
 			continue
 		}
+		e.taken = true
 		d.QoS = min(e.msg.QoS, q.sub.QoS)
 		q.mu.Unlock()
+		if q.group != nil {
+			d.Back = func() { q.group.back(q, f, e) }
+			q.group.taken()
+		}
 		deliver(d)
 	}
 }
@@ -173,9 +261,13 @@ func (f *feed) Close() {
 		f.q.feed = nil
 	}
 	f.q.wake.Broadcast()
+	last := f.q.feed == nil
 	f.q.mu.Unlock()
 	if !already {
 		close(f.done)
+		if last && f.q.group != nil {
+			f.q.group.left(f.q)
+		}
 		f.remove()
 	}
 }
