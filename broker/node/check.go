@@ -119,6 +119,7 @@ func tryPermissions(ctx context.Context, nc *nats.Conn) error {
 	for _, what := range []string{
 		"INFO", "STREAM.NAMES", "STREAM.INFO." + nobody, "STREAM.PURGE." + nobody, "STREAM.MSG.GET." + nobody,
 		"CONSUMER.CREATE." + nobody + ".c", "CONSUMER.INFO." + nobody + ".c", "CONSUMER.DELETE." + nobody + ".c",
+		"CONSUMER.NAMES." + nobody, "CONSUMER.MSG.NEXT." + nobody + ".c",
 	} {
 		if err := nc.Publish("$JS.API."+what, nil); err != nil {
 			return err
@@ -127,7 +128,7 @@ func tryPermissions(ctx context.Context, nc *nats.Conn) error {
 	if err := nc.Publish("$JS.ACK."+nobody+".c.1.1.1.1.0", nil); err != nil {
 		return err
 	}
-	for _, kind := range []string{"c", "d", "i", "q"} {
+	for _, kind := range []string{"c", "d", "i", "q", "w"} {
 		if _, err := nc.SubscribeSync(root + kind + ".check.check"); err != nil {
 			return err
 		}

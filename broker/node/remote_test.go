@@ -86,7 +86,7 @@ func TestDialRefused(t *testing.T) {
 		publish, subscribe []string
 		says               []string
 	}{
-		"no permission for the API":      {[]string{"inf.>", "$JS.ACK.>"}, []string{"inf.>"}, []string{`no permission for publish to "$JS.API.INFO", `, "and 5 more", "let it publish to inf.>, $JS.API.> and $JS.ACK.>"}},
+		"no permission for the API":      {[]string{"inf.>", "$JS.ACK.>"}, []string{"inf.>"}, []string{`no permission for publish to "$JS.API.INFO", `, "and 7 more", "let it publish to inf.>, $JS.API.> and $JS.ACK.>"}},
 		"no permission to subscribe":     {[]string{"inf.>", "$JS.>"}, []string{"_INBOX.>"}, []string{`no permission for subscription to "inf.`, "subscribe to inf.>"}},
 		"no permission for deliveries":   {[]string{"inf.>", "$JS.>"}, []string{"inf.i.>", "inf.c.>", "inf.q.>"}, []string{`no permission for subscription to "inf.d.`}},
 		"no permission for own subjects": {[]string{"$JS.>"}, []string{"inf.>"}, []string{`no permission for publish to "inf.c.`}},

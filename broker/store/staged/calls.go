@@ -183,6 +183,7 @@ func (c *calls) close() {
 const (
 	codeUnavailable    = 10008 // the cluster has no leader at the moment
 	codeConsumerInUse  = 10013 // a consumer's deliver subject has interest
+	codeNoConsumer     = 10014 // no consumer found
 	codeNoMessage      = 10037 // no message found
 	codeWrongLastID    = 10070 // expected last message id does not match
 	codeWrongSequence  = 10071 // expected last sequence does not match

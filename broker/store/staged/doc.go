@@ -52,6 +52,33 @@
 // operation is done when both are durable. Writes of one node keep their order, so the last one stays. Two nodes that write
 // one topic at the same moment can leave the other one than subscribers saw last.
 //
+// # Shared subscriptions
+//
+// A group, a ShareName with a Topic Filter, has a pull consumer of the delivery stream, and each member a push consumer of
+// what is handed out to it:
+//
+//	inf.m._.i.<group>.<sequence>.<member>   a message, by its sequence in the stream, handed out to a member
+//	inf.m._.j.<group>                       one that comes back from a member that is gone
+//
+// Every connected member keeps requests open, for as much as it has room for. JetStream serves open requests in turn, so
+// over all nodes each member that keeps up gets its share, give or take a request (pullBatch). What comes to a node it hands
+// out to its members strictly in turn, in the order of the stream; one that has memberCredit messages waiting is passed
+// over. No node leads: when one dies, what it had pulled and not handed out is pulled by another after shareAckWait.
+//
+// Handing out is a publication under an id that is made of group and sequence, whoever the member is; then the group's
+// consumer is told. Who dies in between leaves both, and whoever pulls the message again sees it: the stream is asked for
+// the subject above, and drops the id. That is why what a member has settled stays in the stream until the group's consumer
+// has moved past it for good, see settling: a message is never in neither place.
+//
+// QoS 0 publications go to one node of the group, as a NATS queue group, and there to its members in turn. A subscription of
+// QoS 0 is handed messages without the stream.
+//
+// The member's consumer comes before the group's, and the last member that is forgotten takes that with it; one whose
+// members' nodes all died is removed by any node, orphansEvery to twice that after the members' consumers are gone
+// (orphanAfter; that of a kept session stays until the session ends). Members that come and go at the very moment when the
+// last one is forgotten may find the consumer gone; it is made again within shareTick, and what was published between is
+// missed.
+//
 // # Discards
 //
 // Deleting a staged copy is a call of the JetStream API, and one call per message costs more than the message. Discards

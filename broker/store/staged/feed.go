@@ -43,6 +43,7 @@ type feed struct {
 	deliver func(store.Delivery)
 	qos     byte
 	remove  func()
+	member  *groupMember // of a shared subscription, else nil
 
 	mu      sync.Mutex
 	seen    map[uint64]bool // by stream sequence: false until it is settled
@@ -54,22 +55,19 @@ type feed struct {
 
 // Subscribe starts the feed of one subscription.
 func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscription, durable bool, deliver func(store.Delivery)) (store.Feed, error) {
-	name := "c" + hash(client, sub.Filter)
+	if _, _, shared := topic.Shared(sub.Filter); shared {
+		return s.share(ctx, client, sub, durable, deliver)
+	}
 	if sub.QoS == 0 {
 		durable = false // what a QoS 0 subscription misses while it is away is not kept
 	}
 	cfg := jetstream.ConsumerConfig{
-		Durable:       name,
+		Durable:       consumerName(client, sub.Filter),
 		DeliverPolicy: jetstream.DeliverNewPolicy,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		MaxAckPending: ackPending,
 		MaxDeliver:    -1,
-	}
-	unique := nuid.Next()
-	cfg.DeliverSubject = feedRoot + name + "." + unique
-	if !durable {
-		cfg.Name, cfg.Durable, cfg.InactiveThreshold = name+"_"+unique, "", orphanAfter
 	}
 	if sub.QoS == 0 {
 		cfg.AckPolicy, cfg.MaxAckPending, cfg.AckWait = jetstream.AckNonePolicy, 0, 0
@@ -88,30 +86,43 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 			return fail(err)
 		}
 	}
-	// Interest first, then the consumer: it sends to nobody otherwise.
-	if err := f.listen(cfg.DeliverSubject, -1, f.stored); err != nil {
+	name, err := s.begin(ctx, f, cfg, durable)
+	if err != nil {
 		return fail(err)
 	}
-	if err := s.nc.FlushWithContext(ctx); err != nil {
-		return fail(err)
-	}
-	if durable {
-		if err := s.consumer(ctx, f, cfg); err != nil {
-			return fail(err)
-		}
-	} else {
-		if err := s.create(ctx, cfg); err != nil {
-			return fail(err)
-		}
+	if !durable {
 		f.remove = func() {
 			ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
 			defer cancel()
-			if err := s.drop(ctx, cfg.Name); err != nil {
+			if err := s.drop(ctx, name); err != nil {
 				s.log.Warn("remove subscription", "filter", sub.Filter, "error", err)
 			}
 		}
 	}
 	return f, nil
+}
+
+// begin lets a consumer send to a feed, and returns the consumer's name: that of cfg, with something after it for one that
+// is not durable.
+func (s *Store) begin(ctx context.Context, f *feed, cfg jetstream.ConsumerConfig, durable bool) (name string, err error) {
+	name = cfg.Durable
+	unique := nuid.Next()
+	cfg.DeliverSubject = feedRoot + name + "." + unique
+	if !durable {
+		name += "_" + unique
+		cfg.Name, cfg.Durable, cfg.InactiveThreshold = name, "", orphanAfter
+	}
+	// Interest first, then the consumer: it sends to nobody otherwise.
+	if err := f.listen(cfg.DeliverSubject, -1, f.stored); err != nil {
+		return "", err
+	}
+	if err := s.nc.FlushWithContext(ctx); err != nil {
+		return "", err
+	}
+	if !durable {
+		return name, s.create(ctx, cfg)
+	}
+	return name, s.consumer(ctx, f, cfg)
 }
 
 // consumer creates the consumer of a subscription, or turns one that exists to the feed's own subject. JetStream then
@@ -231,6 +242,7 @@ func (f *feed) transient(m *nats.Msg) {
 // stored takes a message of the delivery stream.
 func (f *feed) stored(m *nats.Msg) {
 	settle := func() {}
+	var back func()
 	var seq uint64
 	var gap bool
 	if f.qos > 0 {
@@ -244,6 +256,12 @@ func (f *feed) stored(m *nats.Msg) {
 			return
 		}
 		settle = func() { f.settle(seq, m) }
+		if f.member != nil {
+			ok := false
+			if settle, back, ok = f.member.arrived(f, seq, m); !ok {
+				return
+			}
+		}
 	}
 	msg, err := store.Decode(m.Data)
 	if err != nil {
@@ -251,7 +269,11 @@ func (f *feed) stored(m *nats.Msg) {
 		settle()
 		return
 	}
-	f.deliver(store.Delivery{Message: msg, QoS: min(msg.QoS, f.qos), Seq: seq, Gap: gap, Settle: settle})
+	if f.member != nil {
+		f.member.busy.Store(true)
+		defer f.member.busy.Store(false)
+	}
+	f.deliver(store.Delivery{Message: msg, QoS: min(msg.QoS, f.qos), Seq: seq, Gap: gap, Settle: settle, Back: back})
 }
 
 // fresh reports whether a message was not handed over before. JetStream sends again what is not settled in time, and
@@ -271,7 +293,7 @@ func (f *feed) fresh(seq, number uint64, m *nats.Msg) (fresh, gap bool) {
 	switch {
 	case !known:
 		return true, gap
-	case settled:
+	case settled && f.member == nil:
 		_ = m.Ack()
 	default:
 		_ = m.InProgress()
@@ -280,8 +302,18 @@ func (f *feed) fresh(seq, number uint64, m *nats.Msg) (fresh, gap bool) {
 }
 
 func (f *feed) settle(seq uint64, m *nats.Msg) {
+	f.mark(seq)
 	f.mu.Lock()
-	f.seen[seq], f.last = true, m.Reply
+	f.last = m.Reply
+	f.mu.Unlock()
+	_ = m.Ack()
+}
+
+// mark notes that a delivery was settled.
+func (f *feed) mark(seq uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen[seq] = true
 	f.settled = append(f.settled, seq)
 	if len(f.settled) > remembered {
 		for _, old := range f.settled[:remembered/2] {
@@ -289,8 +321,6 @@ func (f *feed) settle(seq uint64, m *nats.Msg) {
 		}
 		f.settled = append(f.settled[:0], f.settled[remembered/2:]...)
 	}
-	f.mu.Unlock()
-	_ = m.Ack()
 }
 
 // Close stops the feed. deliver may still be running; what it has taken and not settled comes again in the next feed.
@@ -318,7 +348,11 @@ func (f *feed) Close() {
 
 // Unsubscribe removes the durable consumer of a subscription.
 func (s *Store) Unsubscribe(ctx context.Context, client, filter string) error {
-	if err := s.drop(ctx, "c"+hash(client, filter)); err != nil {
+	forget := func() error { return s.drop(ctx, consumerName(client, filter)) }
+	if _, _, shared := topic.Shared(filter); shared {
+		forget = func() error { return s.unshare(ctx, client, filter) }
+	}
+	if err := forget(); err != nil {
 		return fmt.Errorf("unsubscribe from %.100q: %w", filter, ended(err))
 	}
 	return nil

@@ -36,18 +36,23 @@ func (s *Store) get(stream, body string) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
+	got, err := parseStored(data)
+	if err != nil {
+		return nil, fmt.Errorf("read from stream %s: %w", stream, err)
+	}
+	return got, nil
+}
+
+// parseStored reads what a MSG.GET answers; ErrNotFound where it says that there is no such message.
+func parseStored(data []byte) (*stored, error) {
 	var got stored
-	if err := json.Unmarshal(data, &got); err != nil {
-		return nil, fmt.Errorf("answer of stream %s: %w", stream, err)
-	}
-	if got.Error != nil {
-		if got.Error.ErrCode == codeNoMessage {
-			return nil, store.ErrNotFound
-		}
-		return nil, got.Error
-	}
-	if got.Message == nil {
+	switch err := json.Unmarshal(data, &got); {
+	case err != nil:
+		return nil, fmt.Errorf("answer of the store: %w", err)
+	case got.Error != nil && got.Error.ErrCode == codeNoMessage || got.Error == nil && got.Message == nil:
 		return nil, store.ErrNotFound
+	case got.Error != nil:
+		return nil, got.Error
 	}
 	return &got, nil
 }

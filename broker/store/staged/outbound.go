@@ -2,7 +2,6 @@ package staged
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -61,16 +60,11 @@ func (s *Store) read(stream string, seq uint64, done func(*store.Message, error)
 			done(nil, err)
 			return
 		}
-		var got stored
-		switch err := json.Unmarshal(data, &got); {
-		case err != nil:
-			done(nil, fmt.Errorf("answer of stream %s: %w", stream, err))
-		case got.Error != nil && got.Error.ErrCode == codeNoMessage || got.Error == nil && got.Message == nil:
-			done(nil, store.ErrNotFound)
-		case got.Error != nil:
-			done(nil, got.Error)
-		default:
-			done(store.Decode(got.Message.Data))
+		got, err := parseStored(data)
+		if err != nil {
+			done(nil, fmt.Errorf("read from stream %s: %w", stream, err))
+			return
 		}
+		done(store.Decode(got.Message.Data))
 	})
 }

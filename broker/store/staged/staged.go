@@ -99,6 +99,12 @@ type Store struct {
 
 	retaining retaining
 
+	shareMu  sync.Mutex
+	groups   map[string]*group   // by Topic Filter: shared subscriptions with a member that is connected
+	left     map[string]leftover // by member that is not
+	settling settling
+	shared   chan struct{} // closed when sharer has ended
+
 	guard    *guard
 	discards discards
 	sweeps   sweeps
@@ -128,6 +134,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log, trackers: make(map[string]*tracker),
 		published: msgsRoot + "_.", released: msgsRoot + origin(cfg.Node) + ".",
+		groups: make(map[string]*group), left: make(map[string]leftover), shared: make(chan struct{}),
+		settling: settling{groups: make(map[string]map[settled]*settlement)},
 		discards: discards{kick: make(chan struct{}, 1)}, stop: make(chan struct{}), stopped: make(chan struct{}),
 		sweeps: sweeps{stopped: make(chan struct{})}, maxSubject: maxSubject,
 	}
@@ -162,6 +170,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	go s.purger()
 	go s.sweeper()
+	go s.sharer()
 	return s, nil
 }
 
@@ -458,12 +467,17 @@ func (s *Store) Close() {
 	default:
 	}
 	close(s.stop)
-	select {
-	case <-s.stopped:
-	case <-time.After(closeWait):
+	late, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	for _, ended := range []chan struct{}{s.stopped, s.shared} {
+		select {
+		case <-ended:
+		case <-late.Done():
+		}
 	}
 	s.calls.close() // whatever still waits fails, the purger too
 	<-s.stopped
 	<-s.sweeps.stopped
+	<-s.shared
 	s.nc.Close()
 }

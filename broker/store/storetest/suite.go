@@ -27,7 +27,7 @@ type Fixture struct {
 // Run holds a store to the contract. open is called for each subtest; it registers its own cleanup, which must allow for
 // a store that was closed already.
 func Run(t *testing.T, open func(t *testing.T) *Fixture) {
-	for _, group := range [][]check{publishing(), holding(), sessions(), feeding(), retaining(), outbound(), closing(), concurrency()} {
+	for _, group := range [][]check{publishing(), holding(), sessions(), feeding(), sharing(), retaining(), outbound(), closing(), concurrency()} {
 		for _, c := range group {
 			t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 				fx := open(t)
