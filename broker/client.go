@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -51,8 +50,10 @@ type subscription struct {
 	qos    byte               // changes on a repeated SUBSCRIBE; under client.mu
 	opts   store.Subscription // as last asked for; under client.mu
 	gone   bool               // unsubscribed: nothing new is sent [MQTT-3.10.4-2]; under client.mu
-	feed   store.Feed
+	feed   store.Feed         // nil while a shared subscription has none; under client.mu
 	src    *session.Source
+	shared bool
+	round  int // counts the feeds of a shared subscription; under client.mu
 }
 
 func newClient(s *Server, id string, clean bool) *client {
@@ -63,14 +64,14 @@ func newClient(s *Server, id string, clean bool) *client {
 }
 
 // deliver sends one message to the subscriber. It blocks while the window or the output is full, or nobody is connected;
-// a QoS 0 publication is dropped then.
-func (cl *client) deliver(sub *subscription, d store.Delivery) {
+// a QoS 0 publication is dropped then. round is that of the feed that it is from.
+func (cl *client) deliver(sub *subscription, round int, d store.Delivery) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	if cl.ended || sub.src.Before(d) {
+	if !cl.ended && sub.round == round && sub.src.Before(d) {
 		return
 	}
-	for !cl.ended && !sub.gone {
+	for !cl.ended && !sub.gone && sub.round == round {
 		if !cl.wanted(sub, &d) {
 			d.Settle()
 			return
@@ -90,6 +91,9 @@ func (cl *client) deliver(sub *subscription, d store.Delivery) {
 			return
 		}
 		cl.wake.Wait()
+	}
+	if d.Back != nil {
+		d.Back()
 	}
 }
 
@@ -111,22 +115,36 @@ func (cl *client) subscribe(ctx context.Context, s store.Subscription) (added bo
 	}
 	cl.mu.Lock()
 	sub := &subscription{filter: s.Filter, qos: s.QoS, src: cl.sender.Source(s.Filter)}
+	_, _, sub.shared = topic.Shared(s.Filter)
 	cl.configure(sub, s)
 	cl.mu.Unlock()
-	// A feed asks for everything above QoS 0; the subscription's own QoS is applied on delivery, because it can change.
-	ask := s
-	if s.QoS > 0 {
-		ask.QoS = 2
-	}
-	feed, err := cl.srv.store.Subscribe(ctx, cl.id, ask, !cl.clean, func(d store.Delivery) { cl.deliver(sub, d) })
-	if err != nil {
+	if err := cl.open(ctx, sub); err != nil {
 		return false, err
 	}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	sub.feed = feed
 	cl.subs[s.Filter] = sub
 	return old == nil, nil
+}
+
+// open opens the feed of a subscription.
+func (cl *client) open(ctx context.Context, sub *subscription) error {
+	cl.mu.Lock()
+	// A feed asks for everything above QoS 0; the subscription's own QoS is applied on delivery, because it can change.
+	ask := sub.opts
+	if ask.QoS = sub.qos; ask.QoS > 0 {
+		ask.QoS = 2
+	}
+	round := sub.round
+	cl.mu.Unlock()
+	feed, err := cl.srv.store.Subscribe(ctx, cl.id, ask, !cl.clean, func(d store.Delivery) { cl.deliver(sub, round, d) })
+	if err != nil {
+		return err
+	}
+	cl.mu.Lock()
+	sub.feed = feed
+	cl.mu.Unlock()
+	return nil
 }
 
 // unsubscribe ends a subscription, and reports whether there was one.
@@ -139,10 +157,15 @@ func (cl *client) unsubscribe(ctx context.Context, filter string) (known bool, e
 	}
 	delete(cl.subs, filter)
 	sub.gone = true
-	cl.sender.Drop(sub.src)
+	started := cl.sender.Drop(sub.src)
 	cl.wake.Broadcast()
 	err = cl.flushed()
 	cl.mu.Unlock()
+	if sub.shared && err == nil {
+		for _, settle := range started {
+			settle() // it is completed here [MQTT-3.10.4-3], and so not for another member
+		}
+	}
 	sub.feed.Close()
 	if err != nil {
 		return true, err
@@ -187,7 +210,9 @@ func (cl *client) save(ctx context.Context) error {
 // end stops the feeds; durable ones keep their place in the store.
 func (cl *client) end() {
 	for _, sub := range cl.abandon() {
-		sub.feed.Close()
+		if sub.feed != nil {
+			sub.feed.Close()
+		}
 	}
 }
 
@@ -279,6 +304,9 @@ func (s *Server) tryConnect(ctx context.Context, c *conn, p *packet.Connect) err
 			if h.ID == willID {
 				s.store.Discard(p.ClientID, h.Ref) // of a will about which another node was faster
 			}
+		}
+		if err := cl.rejoin(ctx); err != nil {
+			return fmt.Errorf("resume session: %w", err)
 		}
 	}
 	if rec != nil {
@@ -534,8 +562,12 @@ func (cl *client) grant(ctx context.Context, c *conn, p *packet.Subscribe) ([]pa
 			codes[i] = packet.TopicFilterInvalid
 			continue
 		}
-		if v5 && strings.HasPrefix(s.Filter, "$share/") {
+		_, _, shared := topic.Shared(s.Filter)
+		if shared && !cl.srv.shares() {
 			codes[i] = packet.SharedSubscriptionsNotSupported
+			if !v5 {
+				codes[i] = packet.UnspecifiedError
+			}
 			continue
 		}
 		if !c.maySubscribe(s.Filter) {
@@ -556,7 +588,8 @@ func (cl *client) grant(ctx context.Context, c *conn, p *packet.Subscribe) ([]pa
 			continue
 		}
 		codes[i] = packet.ReasonCode(s.QoS)
-		if s.RetainHandling == 0 || s.RetainHandling == 1 && added { // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11] of 5.0
+		// A shared one gets no retained messages, section 4.8.2.
+		if !shared && (s.RetainHandling == 0 || s.RetainHandling == 1 && added) { // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11] of 5.0
 			granted = append(granted, s.Filter)
 		}
 	}

@@ -126,6 +126,7 @@ func (c *conn) serve() {
 	if why := c.cause(); why != errDisconnect && why != errShutdown {
 		c.srv.log.Debug("connection closed", "client", c.client.id, "cause", why)
 	}
+	c.client.part(c)
 	c.endWill(c.cause())
 	c.client.leave(c)
 	close(c.finished)

@@ -16,8 +16,16 @@
 //
 // Both versions share one path. What 5.0 adds is in conn5.go and client5.go, and travels with a message in the form in which
 // it goes out again. Each version reads what the other published. To a client of 5.0 the broker says why it closes the
-// connection; it never says so to one of 3.1.1.
-// Shared Subscriptions and enhanced authentication are refused, and the broker sends no Topic Alias.
+// connection; it never says so to one of 3.1.1. Enhanced authentication is refused. The broker sends no Topic Alias. PUBACK and PUBREC
+// never say that nobody has subscribed (0x10): only a store in memory could know, and the answer does not wait for the count.
+//
+// # Shared subscriptions
+//
+// $share/{ShareName}/{filter} is a member of a group, for a client of either version; its rights are those of the filter.
+// A message goes to one of the members that are connected, in turn, and waits while none is, if one has a kept session. What
+// was given to a member that loses its connection waits for it; when its session ends, QoS 1 and what had not been sent to
+// it goes to another member, QoS 2 that it had begun to get goes to nobody. So the feed of a shared subscription is open
+// only while its client is connected, other than that of an ordinary one. The topics below $SYS are not shared.
 //
 // # Wills, and sessions whose node is gone
 //

@@ -19,6 +19,7 @@ type unreliable struct {
 	more    func(next int) bool    // whether to publish another one
 	id      string
 	topic   string
+	text    string // begins each payload
 	window  int
 	rng     *rand.Rand
 
@@ -34,7 +35,7 @@ func newUnreliable(t *testing.T, id, topic string, window int, rng *rand.Rand) *
 	return &unreliable{t: t, id: id, topic: topic, window: window, rng: rng, states: map[uint16]int{}, busy: map[uint16]bool{}}
 }
 
-func (u *unreliable) message(n int) string { return fmt.Sprintf("%08d", n) }
+func (u *unreliable) message(n int) string { return fmt.Sprintf("%s%08d", u.text, n) }
 
 func (u *unreliable) take() uint16 {
 	for {

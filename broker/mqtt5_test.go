@@ -32,7 +32,7 @@ func TestConnack5(t *testing.T) {
 	}
 	q := a.Properties
 	if len(q.AssignedClientID) == 0 || q.ReceiveMaximum.Value != 8192 || q.MaximumPacketSize.Value != 4<<20+2 ||
-		q.TopicAliasMaximum.Value != 64 || !q.SharedSubscriptsAvail.Set || q.SharedSubscriptsAvail.Value != 0 {
+		q.TopicAliasMaximum.Value != 64 || q.SharedSubscriptsAvail.Or(1) != 1 {
 		t.Errorf("%+v", q)
 	}
 	for _, c := range []struct {
@@ -188,9 +188,9 @@ func TestReasonCodes5(t *testing.T) {
 		p.send(ack5(packet.PUBREL, 5, 0))
 		p.want("PUBCOMP 5")
 		p.send(packet.V5.AppendSubscribe(nil, &packet.Subscribe{ID: 3, Subscriptions: []packet.Subscription{
-			{Filter: "a", QoS: 2}, {Filter: "a/#/b"}, {Filter: "$share/g/a"}, {Filter: "c", QoS: 1},
+			{Filter: "a", QoS: 2}, {Filter: "a/#/b"}, {Filter: "$share/g"}, {Filter: "c", QoS: 1},
 		}}))
-		p.want("SUBACK 3 0x02 0x8f 0x9e 0x01")
+		p.want("SUBACK 3 0x02 0x8f 0x8f 0x01")
 		p.send(packet.V5.AppendUnsubscribe(nil, &packet.Unsubscribe{ID: 4, Filters: []string{"a", "a", "c"}}))
 		p.want("UNSUBACK 4 0x00 0x11 0x00")
 	})

@@ -75,7 +75,7 @@ func (cl *client) serveRetained() {
 		sub, end := cl.fresh[0].sub, cl.fresh[0].end
 		cl.mu.Unlock()
 		err := cl.srv.store.Retained(context.Background(), sub.filter, end, func(m *store.Message) bool {
-			cl.deliver(sub, store.Delivery{Message: m, Retain: true, Settle: func() {}})
+			cl.deliver(sub, 0, store.Delivery{Message: m, Retain: true, Settle: func() {}})
 			cl.mu.Lock()
 			defer cl.mu.Unlock()
 			return !cl.ended && !sub.gone

@@ -53,7 +53,7 @@ func (s *Server) publishSys() {
 	for _, t := range takers {
 		for _, m := range round {
 			if topic.Match(t.sub.filter, m.Topic) {
-				t.cl.deliver(t.sub, store.Delivery{Message: m, Settle: func() {}})
+				t.cl.deliver(t.sub, 0, store.Delivery{Message: m, Settle: func() {}})
 			}
 		}
 	}
