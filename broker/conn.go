@@ -205,6 +205,7 @@ func (c *conn) attach(cl *client, present bool, held []store.Held) {
 	c.recv.Unknown = c.unknown()
 	c.polite.Store(c.codec.Version == packet.V5)
 	c.out = c.codec.AppendConnack(c.out, c.connack(present))
+	c.link.Late = cl.out.on
 	cl.sender.Connect(c.link)
 	cl.conn = c
 	cl.resend(c, present)

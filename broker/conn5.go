@@ -76,6 +76,7 @@ func (c *conn) negotiate(p *packet.Connect) (packet.ReasonCode, error) {
 	if c.expiry != q.SessionExpiry.Or(0) {
 		c.sessionExpiry = packet.Some(c.expiry)
 	}
+	c.link.TopicAliases = int(q.TopicAliasMaximum.Or(0))
 	c.link.ReceiveMaximum = int(q.ReceiveMaximum.Or(math.MaxUint16))
 	if q.MaximumPacketSize.Set {
 		c.link.MaximumPacket = int(min(q.MaximumPacketSize.Value, math.MaxInt32))

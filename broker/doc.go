@@ -16,8 +16,9 @@
 //
 // Both versions share one path. What 5.0 adds is in conn5.go and client5.go, and travels with a message in the form in which
 // it goes out again. Each version reads what the other published. To a client of 5.0 the broker says why it closes the
-// connection; it never says so to one of 3.1.1. Enhanced authentication is refused. The broker sends no Topic Alias. PUBACK and PUBREC
-// never say that nobody has subscribed (0x10): only a store in memory could know, and the answer does not wait for the count.
+// connection; it never says so to one of 3.1.1. Enhanced authentication is refused. A client that takes Topic Aliases gets
+// them, see [session.Sender]. PUBACK and PUBREC never say that nobody has subscribed (0x10): only a store in memory could
+// know, and the answer does not wait for the count.
 //
 // # Shared subscriptions
 //

@@ -28,6 +28,7 @@ type Forward struct {
 	Passed         []byte      // see [Properties.Passed]
 	Expiry         Opt[uint32] // Message Expiry Interval that is left, in seconds
 	SubscriptionID uint32      // Subscription Identifier; 0: none
+	TopicAlias     uint16      // 0: none; with it Topic may be empty
 }
 
 func (f *Forward) properties() int {
@@ -37,6 +38,9 @@ func (f *Forward) properties() int {
 	}
 	if f.SubscriptionID > 0 {
 		n += 1 + lengthSize(int(f.SubscriptionID))
+	}
+	if f.TopicAlias > 0 {
+		n += 3
 	}
 	return n
 }
@@ -74,6 +78,9 @@ func AppendForward(b []byte, f *Forward) []byte {
 	b = appendUint32(b, PropMessageExpiry, f.Expiry)
 	if f.SubscriptionID > 0 {
 		b = appendLength(append(b, byte(PropSubscriptionID)), int(f.SubscriptionID))
+	}
+	if f.TopicAlias > 0 {
+		b = binary.BigEndian.AppendUint16(append(b, byte(PropTopicAlias)), f.TopicAlias)
 	}
 	b = append(b, f.Passed...)
 	return append(b, f.Payload...)

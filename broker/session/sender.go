@@ -45,9 +45,10 @@ type Sender struct {
 	free  *outgoing // for the next messages
 	spare int       // how many are free
 
-	limit int    // of the window, whatever a connection wants
-	link  Link   // of the connection
-	owed  []owed // what a resumed session sends again once the window has room
+	limit   int  // of the window, whatever a connection wants
+	link    Link // of the connection
+	aliases aliases
+	owed    []owed // what a resumed session sends again once the window has room
 
 	sources map[string]*Source // by Topic Filter
 	version uint64             // counts the changes that must be durable before the packet that they caused leaves
@@ -65,6 +66,10 @@ type Link struct {
 	Version        packet.Version
 	ReceiveMaximum int // messages above QoS 0 outstanding; 0: no limit but the sender's own [MQTT-3.3.4-9]
 	MaximumPacket  int // bytes of a PUBLISH, fixed header included; 0: no limit [MQTT-3.1.2-24]
+	TopicAliases   int // Topic Alias Maximum; 0: none are sent [MQTT-3.1.2-27]
+
+	// Late says that what is sent above QoS 0 may leave after what is sent later at QoS 0. Each keeps its order.
+	Late bool
 }
 
 // owed is a message that is to be sent again.
@@ -76,6 +81,7 @@ type owed struct {
 // Connect begins a connection. What is sent from now on is for it.
 func (s *Sender) Connect(l Link) {
 	s.link, s.window, s.owed = l, s.limit, nil
+	s.aliases.reset(l.TopicAliases)
 	if l.ReceiveMaximum > 0 {
 		s.window = min(s.limit, l.ReceiveMaximum)
 	}
@@ -129,6 +135,12 @@ func (s *Sender) Send(b []byte, src *Source, d store.Delivery) []byte {
 	}
 	if s.link.Version == packet.V5 {
 		f := forward(src, &d, d.Left, id)
+		if s.aliases.max > 0 {
+			var known bool
+			if f.TopicAlias, known = s.alias(d.Message.Topic, d.QoS, f.Size()); known {
+				f.Topic = nil
+			}
+		}
 		return packet.AppendForward(b, &f)
 	}
 	return packet.AppendPublish(b, &packet.Publish{
@@ -313,6 +325,12 @@ func (s *Sender) resend(b []byte, id uint16, out *outgoing, now time.Time) []byt
 	if s.link.Version == packet.V5 {
 		f := forward(out.src, d, d.Message.Left(now), id)
 		f.Dup = true
+		if s.aliases.max > 0 {
+			var known bool
+			if f.TopicAlias, known = s.alias(d.Message.Topic, d.QoS, f.Size()); known {
+				f.Topic = nil
+			}
+		}
 		return packet.AppendForward(b, &f)
 	}
 	return packet.AppendPublish(b, &packet.Publish{
