@@ -1,0 +1,9 @@
+package broker
+
+import (
+	"testing"
+
+	"inflight/broker/store/storetest"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m) }
