@@ -165,6 +165,7 @@ func TestMosquitto(t *testing.T) {
 				t.Run("message expiry", m.testMessageExpiry)
 				t.Run("session expiry", m.testSessionExpiry)
 				t.Run("receive maximum", m.testReceiveMaximum)
+				t.Run("shared subscription", m.testShared)
 			}
 		})
 	})
@@ -402,6 +403,43 @@ func (m mosquitto) testReceiveMaximum(t *testing.T) {
 		m.pub(t, "-q", "2", "-t", "one", "-m", fmt.Sprint(i))
 	}
 	r.want("0", "1", "2", "3", "4")
+}
+
+// Each message goes to one member of a group, and to everybody else.
+func (m mosquitto) testShared(t *testing.T) {
+	const n = 20
+	members := []*running{
+		m.sub(t, "member1", 1, "-q", "2", "-t", "$share/g/shared/+"), m.sub(t, "member2", 1, "-q", "2", "-t", "$share/g/shared/+"),
+	}
+	all := m.sub(t, "all", 1, "-q", "2", "-t", "shared/+")
+	for i := range n {
+		m.pub(t, "-q", "2", "-t", "shared/a", "-m", fmt.Sprint(i))
+		all.want(fmt.Sprint(i))
+	}
+	got := make(chan string)
+	for _, r := range members {
+		go func() {
+			for {
+				line, err := r.lines.ReadString('\n')
+				if err != nil {
+					return
+				}
+				got <- line
+			}
+		}()
+	}
+	seen := map[string]bool{}
+	for range n {
+		select {
+		case line := <-got:
+			if seen[line] {
+				t.Errorf("%q comes twice", line)
+			}
+			seen[line] = true
+		case <-time.After(patience):
+			t.Fatalf("%d of %d messages", len(seen), n)
+		}
+	}
 }
 
 // Over TLS, with passwords and with client certificates.
