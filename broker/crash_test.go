@@ -331,11 +331,13 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 	}
 }
 
-func runCrashes(t *testing.T, nodes, kills int) {
+// startCrashes starts brokers, and returns what kills all of them after a moment and starts them again.
+func startCrashes(t *testing.T, nodes int) (c *crashes, kill func()) {
+	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	all, program := processes(t, nodes)
-	c := &crashes{t: t, all: all, over: make(chan struct{}), end: time.Now().Add(4 * time.Minute), rng: rand.New(rand.NewPCG(seed, 99))}
+	c = &crashes{t: t, all: all, over: make(chan struct{}), end: time.Now().Add(4 * time.Minute), rng: rand.New(rand.NewPCG(seed, 99))}
 	up := func() {
 		var ready []<-chan struct{}
 		for _, p := range all {
@@ -350,15 +352,29 @@ func runCrashes(t *testing.T, nodes, kills int) {
 		}
 	}
 	up()
-	defer func() {
+	t.Cleanup(func() {
 		for i, p := range all {
 			p.kill()
 			if t.Failed() {
 				t.Logf("node %d:\n%s", i+1, tail(&p.log))
 			}
 		}
-	}()
+	})
+	return c, func() {
+		time.Sleep(time.Duration(100+c.number(500)) * time.Millisecond)
+		for _, p := range all {
+			_ = p.cmd.Process.Kill() // all of them, before any is waited for
+		}
+		for _, p := range all {
+			p.kill()
+		}
+		up()
+	}
+}
 
+func runCrashes(t *testing.T, nodes, kills int) {
+	c, kill := startCrashes(t, nodes)
+	seed := c.rng.Uint64()
 	var publishers, watching, subscribed sync.WaitGroup
 	var watchers []*watcher
 	totals := map[string]*atomic.Int64{}
@@ -404,14 +420,7 @@ func runCrashes(t *testing.T, nodes, kills int) {
 		})
 	}
 	for range kills {
-		time.Sleep(time.Duration(100+c.number(500)) * time.Millisecond)
-		for _, p := range all {
-			_ = p.cmd.Process.Kill() // all of them, before any is waited for
-		}
-		for _, p := range all {
-			p.kill()
-		}
-		up()
+		kill()
 	}
 	close(c.over)
 	publishers.Wait()
