@@ -22,7 +22,7 @@ type operation struct {
 	msg *store.Message
 	err error
 
-	stored  store.Done                  // the methods of these names, bound
+	stored  store.Done // the methods of these names, bound
 	fetched func(*store.Message, error)
 	next    *operation
 }
