@@ -185,7 +185,7 @@ func cell(s *stat.Summary) Cell {
 }
 
 func (m *Model) correctness(r *result.Result) {
-	var total stat.Account
+	var total, allowed stat.Account // what breaks a promise of its QoS, and what does not
 	var orders int64
 	verified := false
 	for _, a := range r.Arms {
@@ -202,8 +202,15 @@ func (m *Model) correctness(r *result.Result) {
 					verified = true
 					total.Published += account.Published
 					total.Delivered += account.Delivered
-					total.Lost += account.Lost
-					total.Duplicated += account.Duplicated
+					lost, duplicated := &total.Lost, &total.Duplicated
+					if p.QoS == 0 {
+						lost = &allowed.Lost
+					}
+					if p.QoS < 2 {
+						duplicated = &allowed.Duplicated
+					}
+					*lost += account.Lost
+					*duplicated += account.Duplicated
 					total.Reordered += account.Reordered
 					total.Corrupt += account.Corrupt
 				}
@@ -217,6 +224,12 @@ func (m *Model) correctness(r *result.Result) {
 	}
 	m.Correct = fmt.Sprintf("%s lost, %s duplicated, %s reordered of %s; %s", human.Count(total.Lost), human.Count(total.Duplicated),
 		human.Count(total.Reordered), human.Plural(total.Published, "message"), m.Correct)
+	if allowed.Lost > 0 {
+		m.Correct += fmt.Sprintf("; %s dropped at QoS 0, which may be", human.Count(allowed.Lost))
+	}
+	if allowed.Duplicated > 0 {
+		m.Correct += fmt.Sprintf("; %s repeated below QoS 2, which may be", human.Count(allowed.Duplicated))
+	}
 }
 
 func correctnessOf(r *result.Result, arm string, qos int) (*Correctness, *stat.Account) {

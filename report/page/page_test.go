@@ -224,3 +224,30 @@ func TestEveryCellOfATableHasItsHead(t *testing.T) {
 		}
 	}
 }
+
+// A QoS may lose or repeat what it does not promise: that is said, and is no loss or duplicate of the headline.
+func TestWhatAQoSMayDoIsNoFault(t *testing.T) {
+	tests := []struct {
+		qos    int
+		ledger result.Ledger
+		want   string
+	}{
+		{0, result.Ledger{Lost: 7}, "0 lost, 0 duplicated, 0 reordered of 100 messages; 0 acknowledgements out of order; 7 dropped at QoS 0, which may be"},
+		{0, result.Ledger{Duplicated: 7}, "; 7 repeated below QoS 2, which may be"},
+		{1, result.Ledger{Duplicated: 7}, "0 lost, 0 duplicated, 0 reordered of 100 messages; 0 acknowledgements out of order; 7 repeated below QoS 2, which may be"},
+		{1, result.Ledger{Lost: 7}, "7 lost, 0 duplicated"},
+		{2, result.Ledger{Lost: 7, Duplicated: 8}, "7 lost, 8 duplicated"},
+	}
+	for _, test := range tests {
+		r := synth.Fixtures()["one-arm"]
+		test.ledger.Published = 100
+		for i := range r.Cells {
+			r.Cells[i].Ledger = nil
+			r.Cells[i].QoS, r.Cells[i].Control = test.qos, false
+		}
+		r.Cells[0].Ledger = &test.ledger
+		if got := New(r).Correct; !strings.Contains(got, test.want) {
+			t.Errorf("QoS %d: got %q, want %q in it", test.qos, got, test.want)
+		}
+	}
+}
