@@ -129,6 +129,7 @@ func (f *checkFlags) runOn(cmd *cobra.Command, spec *target.Spec, cfg probe.Conf
 	cfg.Ordered = cfg.Ordered || broker.OrderedAcks()
 	cfg.Durable = cfg.Durable || strings.HasPrefix(broker.Durability(), "file")
 	cfg.Died, cfg.Why = broker.Died(), broker.Err
+	cfg.Memory = func() (int64, error) { return memoryOf(broker) }
 	c, err := probe.Run(ctx, cfg)
 	c.Version, c.Command = broker.Version(), broker.Command()
 	err = errors.Join(explain(ctx, err), broker.Stop())
@@ -146,4 +147,16 @@ func (f *checkFlags) judgeAgain(cmd *cobra.Command) error {
 		return err
 	}
 	return f.verdict(c)
+}
+
+// memoryOf is the most resident memory that the nodes of a broker have had, in bytes.
+func memoryOf(broker *target.Broker) (int64, error) {
+	total := int64(0)
+	for _, u := range broker.Usage() {
+		if u.RSSPeak == nil {
+			return 0, errors.New("this system does not tell")
+		}
+		total += *u.RSSPeak
+	}
+	return total, nil
 }

@@ -4,7 +4,7 @@ import "slices"
 
 // Catalogue is every rule that has a script, in the order of the groups.
 func Catalogue() []*Rule {
-	return slices.Concat(groupH, groupA1, groupQ2I, groupQ2IEdges, groupRES, groupQ2O, groupORD, groupE2E, groupSUB, groupBAD, groupMISC)
+	return slices.Concat(groupH, groupA1, groupQ2I, groupQ2IEdges, groupRES, groupQ2O, groupQ2OEdges, groupORD, groupE2E, groupSUB, groupBAD, groupMISC)
 }
 
 // AllInvariants are the rules that are judged on every connection of every check.

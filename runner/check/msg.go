@@ -132,7 +132,7 @@ func (m *Msg) String() string {
 		}
 		s += m.Body
 		if m.Topic != "t" {
-			s += " on " + m.Topic
+			s += fmt.Sprintf(" on %q", m.Topic)
 		}
 		if m.Retain {
 			s += ", RETAIN"

@@ -26,9 +26,10 @@ const (
 	OpWait                      // wait
 	OpCut                       // end the connection without DISCONNECT: FIN
 	OpReset                     // end it with RST
-	OpFlow                      // publish with a sliding window
+	OpFlow                      // publish with a sliding window, several flows side by side
 	OpChurn                     // publish with a window while the connection is cut again and again
 	OpHook                      // something outside the wire: restart, kill
+	OpGather                    // wait until a client has got deliveries, on whichever of its connections
 	OpMemory                    // record the broker's memory
 	OpRelease                   // PUBREL for every PUBREC that has not got one, in their order
 )
@@ -49,6 +50,24 @@ type Step struct {
 	Mode Mode
 	Flow *Flow
 	Name string // of a hook
+
+	Streams []Stream // of OpFlow
+	Cutter  *Cutter  // what is cut meanwhile
+}
+
+// Stream is a flow of one connection.
+type Stream struct {
+	Conn string
+	Flow Flow
+}
+
+// Cutter cuts and resumes a subscriber again and again.
+type Cutter struct {
+	Conn    string
+	Every   time.Duration // mean time between two cuts
+	Times   int           // at most
+	Receive uint16        // Receive Maximum of its connections, 0: none
+	Stay    time.Duration // away, each time
 }
 
 // Mode is what a connection answers by itself. The zero Mode answers as a receiver must, and releases nothing.
@@ -326,6 +345,19 @@ func (s *Script) Expect(conn string, wants ...Want) {
 	s.add(Step{Op: OpExpect, Conn: conn, Wants: wants}, "%s: expect %s", conn, wantsText(wants))
 }
 
+// ExpectResent is Expect for what a resumption owes: when it comes is only a should, so that it gets a long time.
+func (s *Script) ExpectResent(conn string, wants ...Want) {
+	s.add(Step{Op: OpExpect, Conn: conn, Wants: wants, For: resendWait}, "%s: expect %s (within %v)", conn, wantsText(wants), resendWait)
+}
+
+// AwaitAll waits until the deliveries are there, as long as a broker may take to send again: what is late is not lost.
+func (s *Script) AwaitAll(conn string, bodies ...string) {
+	s.Maybe(conn, resendWait, Dels(bodies...)...)
+}
+
+// resendWait covers brokers that send again by a timer of 30 s only.
+const resendWait = 40 * time.Second
+
 // Maybe waits for the packets, or for the end of the connection, at most for d, and goes on whatever came.
 func (s *Script) Maybe(conn string, d time.Duration, wants ...Want) {
 	s.add(Step{Op: OpExpect, Conn: conn, Wants: wants, Soft: true, For: d}, "%s: wait up to %v for %s", conn, d, wantsText(wants))
@@ -381,7 +413,26 @@ func (s *Script) Disconnect(conn string) {
 // Flow publishes with a sliding window and waits for every acknowledgement.
 func (s *Script) Flow(conn string, f Flow) {
 	f = f.withDefaults()
-	s.add(Step{Op: OpFlow, Conn: conn, Flow: &f}, "%s: publish %d messages at QoS %s, window %d, %d identifiers in rotation", conn, f.N, f.qosText(), f.Window, f.IDs)
+	s.add(Step{Op: OpFlow, Conn: conn, Streams: []Stream{{conn, f}}}, "%s: publish %d messages at QoS %s, window %d, %d identifiers in rotation", conn, f.N, f.qosText(), f.Window, f.IDs)
+}
+
+// Flows publishes several flows side by side. What cut names is cut and resumed meanwhile.
+func (s *Script) Flows(cut *Cutter, streams ...Stream) {
+	text := ""
+	for i := range streams {
+		f := streams[i].Flow.withDefaults()
+		streams[i].Flow = f
+		if i < mostShown {
+			text += fmt.Sprintf("; %s: publish %d messages at QoS %s, window %d", streams[i].Conn, f.N, f.qosText(), f.Window)
+		}
+	}
+	if len(streams) > mostShown {
+		text += fmt.Sprintf("; ... (%d flows)", len(streams))
+	}
+	if cut != nil {
+		text += fmt.Sprintf("; meanwhile cut %s about every %v and resume it", cut.Conn, cut.Every)
+	}
+	s.add(Step{Op: OpFlow, Conn: streams[0].Conn, Streams: streams, Cutter: cut}, "side by side: %s", strings.TrimPrefix(text, "; "))
 }
 
 // Churn publishes with a sliding window in a kept session whose connection is reset again and again; what is not

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"strconv"
 	"testing"
 
 	"inflight/runner/history"
@@ -143,6 +144,15 @@ var handmade = map[string][2]func() *history.History{
 		func() *history.History { return shake([]byte{0x20, 3, 0, 0x9B, 0}) },
 		func() *history.History { return shake([]byte{0x20, 3, 0, 0, 0}) },
 	},
+	"BAD-12":  {func() *history.History { return grown(10 << 20) }, func() *history.History { return grown(5 << 30) }},
+	"MISC-09": {func() *history.History { return grown(10 << 20) }, func() *history.History { return grown(5 << 30) }},
+}
+
+// grown is a history in which the broker's memory grew.
+func grown(n int) *history.History {
+	h := shake([]byte{0x20, 3, 0, 0, 0})
+	h.Facts["before"], h.Facts["after"] = "1000", strconv.Itoa(1000+n)
+	return h
 }
 
 // shake is a CONNECT and what answers it.

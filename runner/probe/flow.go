@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"inflight/broker/packet"
 	"inflight/runner/check"
 	"inflight/runner/history"
@@ -114,6 +116,67 @@ func (f *flow) resend(b []byte, e *check.Encoding) []byte {
 	return b
 }
 
+// flows runs flows side by side, and cuts a subscriber meanwhile. The first that fails is the outcome.
+func (r *run) flows(streams []check.Stream, cut *check.Cutter) error {
+	var all errgroup.Group
+	done := make(chan struct{})
+	for i := range streams {
+		c := r.conn(streams[i].Conn)
+		if c == nil {
+			return &stepError{true, fmt.Sprintf("the script has no connection %q", streams[i].Conn)}
+		}
+		all.Go(func() error {
+			if streams[i].Flow.Resume {
+				return r.churn(c, &streams[i].Flow)
+			}
+			return r.flow(c, &streams[i].Flow)
+		})
+	}
+	if cut == nil {
+		return all.Wait()
+	}
+	var cutter errgroup.Group
+	cutter.Go(func() error { return r.cutAgain(cut, done) })
+	err := all.Wait()
+	close(done)
+	if cutErr := cutter.Wait(); err == nil {
+		err = cutErr
+	}
+	return err
+}
+
+// cutAgain cuts and resumes a subscriber until done is closed; it leaves it connected.
+func (r *run) cutAgain(cut *check.Cutter, done <-chan struct{}) error {
+	random := rand.New(rand.NewPCG(r.seed, uint64(cut.Times)))
+	connect := &check.Connect{Kept: true, Expected: true}
+	if cut.Receive > 0 && r.level == history.Level5 {
+		connect.Props = &packet.Properties{ReceiveMaximum: packet.Some(cut.Receive)}
+	}
+	step := &check.Step{Op: check.OpConnect, Conn: cut.Conn, Msgs: []check.Msg{{Type: packet.CONNECT, Connect: connect}}}
+	for range cut.Times {
+		timer := time.NewTimer(time.Duration(random.Int64N(int64(2*cut.Every) + 1)))
+		select {
+		case <-done:
+			timer.Stop()
+			return nil
+		case <-r.ctx.Done():
+			timer.Stop()
+			return &stepError{true, "interrupted"}
+		case <-timer.C:
+		}
+		if c := r.conn(cut.Conn); c != nil {
+			c.cut(true)
+		}
+		if cut.Stay > 0 {
+			r.sleep(cut.Stay)
+		}
+		if err := r.connect(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (r *run) flow(c *conn, spec *check.Flow) error {
 	f := newFlow(spec)
 	r.mu.Lock()
@@ -201,7 +264,7 @@ func (r *run) churn(c *conn, spec *check.Flow) error {
 		if err := r.connect(step); err != nil {
 			return err
 		}
-		c = r.conns[c.name]
+		c = r.conn(c.name)
 	}
 }
 

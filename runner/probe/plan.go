@@ -63,6 +63,7 @@ type Event struct {
 const (
 	checkBudget = 90 * time.Second
 	heavyBudget = 5 * time.Minute
+	rowBudget   = 2 * time.Minute // of all rounds of a row; the one that began before it ends
 )
 
 // runner is one whole check.
@@ -328,6 +329,11 @@ func (r *runner) row(ctx context.Context, j job) result.CheckRow {
 	worst := check.Verdict{}
 	var evidence *history.History
 	for round := 1; round <= row.Rounds && ctx.Err() == nil; round++ {
+		if round > 1 && time.Since(start) > rowBudget {
+			row.Notes = append(row.Notes, fmt.Sprintf("%d of %d rounds in %v", round-1, row.Rounds, rowBudget))
+			row.Rounds = round - 1
+			break
+		}
 		h := r.play(ctx, j, j.rule, round)
 		v := check.Judge(j.rule, h)
 		if v.Outcome == check.Violated && v.Timeout && len(v.Findings) == 1 {
@@ -374,6 +380,7 @@ func (r *runner) again(ctx context.Context, j job, round int, v check.Verdict, h
 func (r *runner) decide(ctx context.Context, row *result.CheckRow, j job, worst check.Verdict, evidence *history.History) {
 	switch {
 	case row.Violated > 0:
+		row.Why = ""
 		row.Outcome, row.ViolatedLevel = result.CheckViolated, worst.Level.String()
 		for _, f := range worst.Findings[:min(len(worst.Findings), maxFindings)] {
 			row.Findings = append(row.Findings, result.CheckFinding{Level: f.Level.String(), Text: f.Text})

@@ -50,7 +50,7 @@ func TestRunOnABrokerThatIsRight(t *testing.T) {
 	t.Parallel()
 	b := startSmall(t, nil)
 	ids := []string{
-		"H-01", "H-03", "H-10", "A1-01", "A1-02", "A1-06", "Q2I-01", "Q2I-05", "Q2I-07", "Q2I-13", "Q2I-18", "Q2I-21", "Q2I-26", "RES-01", "RES-04", "RES-14", "RES-15",
+		"H-01", "H-03", "H-10", "A1-01", "A1-02", "A1-06", "Q2I-01", "Q2I-05", "Q2I-07", "Q2I-13", "Q2I-18", "Q2I-21", "Q2I-26", "RES-01", "RES-04", "RES-14", "RES-15", "E2E-01", "E2E-03", "ORD-05",
 		"INV-DECODE", "INV-ACK", "INV-ID",
 	}
 	cfg := config(t, b.addr, ids...)

@@ -39,6 +39,7 @@ type run struct {
 	all   []*conn
 	last  time.Time // when something was received
 	kept  map[string]bool
+	seen  map[string]map[string]bool // bodies that a client has got, for those that a script gathers
 }
 
 // errTrouble marks what says nothing about the broker's conformance.
@@ -65,6 +66,12 @@ func Play(ctx context.Context, env Environment, rule string, s *check.Script, ro
 	r := &run{
 		ctx: ctx, env: env, timeout: env.Timeout, rec: history.NewRecorder(h, time.Now), level: s.V, seed: seed + uint64(round),
 		conns: map[string]*conn{}, kept: map[string]bool{}, last: time.Now(),
+		seen: map[string]map[string]bool{},
+	}
+	for _, step := range s.Steps {
+		if step.Op == check.OpGather {
+			r.seen[step.Conn] = map[string]bool{}
+		}
 	}
 	r.cond = sync.NewCond(&r.mu)
 	stop := context.AfterFunc(ctx, func() {
@@ -135,12 +142,19 @@ func (r *run) client(name string) string { return r.env.Tag + name }
 func (r *run) bytes(conn string, msgs []check.Msg) []byte {
 	var b []byte
 	e := r.encoding(conn)
-	c := r.conns[conn]
+	c := r.conn(conn)
 	e.Echo = func(k int) uint16 { return r.echo(c, k) }
 	for i := range msgs {
 		b = msgs[i].Encode(b, e)
 	}
 	return b
+}
+
+// conn is the present connection of a client, nil if it has none.
+func (r *run) conn(name string) *conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.conns[name]
 }
 
 // echo is the identifier of the kth delivery above QoS 0 of a connection, 0 if it has not come.
@@ -189,7 +203,7 @@ func (r *run) step(s *check.Step) error {
 	case check.OpMemory:
 		return r.memory(s.Name)
 	}
-	c := r.conns[s.Conn]
+	c := r.conn(s.Conn)
 	if c == nil {
 		return &stepError{true, fmt.Sprintf("the script has no connection %q", s.Conn)}
 	}
@@ -202,6 +216,8 @@ func (r *run) step(s *check.Step) error {
 		r.release(c)
 	case check.OpExpect:
 		return r.expect(c, s)
+	case check.OpGather:
+		r.gather(s)
 	case check.OpExpectClose:
 		return r.expectClose(c, s)
 	case check.OpMode:
@@ -212,7 +228,7 @@ func (r *run) step(s *check.Step) error {
 	case check.OpCut, check.OpReset:
 		c.cut(s.Op == check.OpReset)
 	case check.OpFlow:
-		return r.flow(c, s.Flow)
+		return r.flows(s.Streams, s.Cutter)
 	case check.OpChurn:
 		return r.churn(c, s.Flow)
 	}
@@ -327,6 +343,9 @@ func (r *run) received(c *conn, p history.Packet, err error, answers []byte) []b
 	r.last = time.Now()
 	c.heard = r.last
 	if err == nil {
+		if seen := r.seen[c.name]; seen != nil && p.Type == history.PUBLISH {
+			seen[check.BodyOf(&p)] = true
+		}
 		switch {
 		case p.Type == history.PUBLISH && p.QoS > 0:
 			c.pubs = append(c.pubs, p.ID)
@@ -403,6 +422,17 @@ func (r *run) expect(c *conn, s *check.Step) error {
 		text += fmt.Sprintf(", nor %d other packets", n)
 	}
 	return &stepError{s.Setup, text}
+}
+
+// gather waits until a client has got everything, on whichever of its connections.
+func (r *run) gather(s *check.Step) {
+	left := s.Wants
+	r.await(s.For, func() bool {
+		for len(left) > 0 && r.seen[s.Conn][left[0].Body] {
+			left = left[1:]
+		}
+		return len(left) == 0
+	})
 }
 
 // silence is how long nothing has come on a connection.
