@@ -70,9 +70,8 @@
 // the subject above, and drops the id. That is why what a member has settled stays in the stream until the group's consumer
 // has moved past it for good, see settling: a message is never in neither place.
 //
-// QoS 0 publications go to one node of the group, as a NATS queue group does it: that of the publisher if it has a member,
-// else any; and there to its members in turn. A subscription of
-// QoS 0 is handed messages without the stream.
+// QoS 0 publications go to any one node of the group, drawn by NATS (a queue group), and there to its members in turn. A
+// subscription of QoS 0 is handed messages without the stream.
 //
 // The member's consumer comes before the group's, and the last member that is forgotten takes that with it; one whose
 // members' nodes all died is removed by any node, orphansEvery to twice that after the members' consumers are gone
