@@ -278,12 +278,14 @@ func (h *halting) Release(client string, id uint16, ref store.Ref, m *store.Mess
 	}))
 }
 
-// Whatever step of it a node fails at, another one brings the publication of a will to its end: once at QoS 2.
+// Whatever step of it a node fails at, another one brings the publication of a will to its end: once at QoS 2. So does the
+// node itself, where it only did not hear that a step took effect.
 func TestWillPublishedByANodeThatFails(t *testing.T) {
 	for qos, bounds := range [][2]int{{0, 1}, {1, 2}, {1, 1}} {
 		for step := 1; step <= 5; step++ {
-			for _, after := range []bool{false, true} {
-				t.Run(fmt.Sprintf("QoS %d, step %d, took effect %v", qos, step, after), func(t *testing.T) {
+			for mode := range 4 {
+				after, itself := mode&1 > 0, mode&2 > 0
+				t.Run(fmt.Sprintf("QoS %d, step %d, took effect %v, itself %v", qos, step, after, itself), func(t *testing.T) {
 					st := memory.Open(nil)
 					defer st.Close()
 					got := make(chan string, 10)
@@ -309,6 +311,9 @@ func TestWillPublishedByANodeThatFails(t *testing.T) {
 					now, err := st.Session(t.Context(), "c")
 					if err != nil {
 						t.Fatal(err)
+					}
+					if itself {
+						second.cfg.Node, now = "a", rec // as it believes it to be
 					}
 					if now.Will != nil {
 						if err := second.publishWill(t.Context(), now); err != nil {
