@@ -28,8 +28,10 @@ const (
 	orphanAfter = time.Minute
 	// askAgain is how long one request about a consumer may take.
 	askAgain = 2 * time.Second
-	// transientQueue bounds the QoS 0 messages of one subscription that the session has not taken; further ones are dropped.
-	transientQueue = 4096
+	// droppableQueue and droppableBytes bound the messages of one subscription that are delivered at QoS 0 and that the
+	// session has not taken; further ones are dropped.
+	droppableQueue = 4096
+	droppableBytes = 32 << 20
 )
 
 // feedRoot is where JetStream sends the deliveries of a consumer.
@@ -82,7 +84,7 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 			return fail(fmt.Errorf("as a subject it takes %d bytes, limit %d", len(subject), s.maxSubject))
 		}
 		cfg.FilterSubjects = append(cfg.FilterSubjects, anyOrigin+subject)
-		if err := f.listen(transient+subject, transientQueue, f.transient); err != nil {
+		if err := f.listen(transient+subject, true, f.transient); err != nil {
 			return fail(err)
 		}
 	}
@@ -113,7 +115,7 @@ func (s *Store) begin(ctx context.Context, f *feed, cfg jetstream.ConsumerConfig
 		cfg.Name, cfg.Durable, cfg.InactiveThreshold = name, "", orphanAfter
 	}
 	// Interest first, then the consumer: it sends to nobody otherwise.
-	if err := f.listen(cfg.DeliverSubject, -1, f.stored); err != nil {
+	if err := f.listen(cfg.DeliverSubject, f.qos == 0, f.stored); err != nil {
 		return "", err
 	}
 	if err := s.nc.FlushWithContext(ctx); err != nil {
@@ -217,19 +219,69 @@ func (f *feed) move(ctx context.Context, cfg *jetstream.ConsumerConfig) error {
 	_ = f.subs[n].Unsubscribe()
 	f.subs = f.subs[:n]
 	cfg.DeliverSubject = feedRoot + cfg.Durable + "." + nuid.Next()
-	if err := f.listen(cfg.DeliverSubject, -1, f.stored); err != nil {
+	if err := f.listen(cfg.DeliverSubject, f.qos == 0, f.stored); err != nil {
 		return err
 	}
 	return f.store.nc.FlushWithContext(ctx)
 }
 
-func (f *feed) listen(subject string, limit int, handle nats.MsgHandler) error {
+// listen takes what comes on a subject. What may not be dropped is bounded by ackPending.
+func (f *feed) listen(subject string, droppable bool, handle nats.MsgHandler) error {
 	sub, err := f.store.nc.Subscribe(subject, handle)
 	if err != nil {
 		return err
 	}
 	f.subs = append(f.subs, sub)
-	return sub.SetPendingLimits(limit, -1)
+	if droppable {
+		return f.store.drops.bound(sub)
+	}
+	return sub.SetPendingLimits(-1, -1)
+}
+
+// drops counts what was dropped because a session did not take it.
+type drops struct {
+	mu    sync.Mutex
+	open  map[*nats.Subscription]struct{}
+	ended int64 // by those that are not open any more
+}
+
+// bound bounds what waits for one subscription, until end.
+func (d *drops) bound(sub *nats.Subscription) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open == nil {
+		d.open = make(map[*nats.Subscription]struct{})
+	}
+	d.open[sub] = struct{}{}
+	return sub.SetPendingLimits(droppableQueue, droppableBytes)
+}
+
+func (d *drops) end(sub *nats.Subscription) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.open[sub]; ok {
+		delete(d.open, sub)
+		d.ended += dropped(sub)
+	}
+}
+
+func dropped(sub *nats.Subscription) int64 {
+	n, err := sub.Dropped()
+	if err != nil {
+		return 0
+	}
+	return int64(n)
+}
+
+// Dropped is how many messages were not delivered at QoS 0 because their session was too slow to take them.
+func (s *Store) Dropped() int64 {
+	s.drops.mu.Lock()
+	defer s.drops.mu.Unlock()
+	n := s.drops.ended
+	for sub := range s.drops.open {
+		n += dropped(sub)
+	}
+	return n
 }
 
 // transient takes a QoS 0 publication.
@@ -326,6 +378,7 @@ func (f *feed) mark(seq uint64) {
 // Close stops the feed. deliver may still be running; what it has taken and not settled comes again in the next feed.
 func (f *feed) Close() {
 	for _, sub := range f.subs {
+		f.store.drops.end(sub)
 		_ = sub.Unsubscribe()
 	}
 	f.mu.Lock()

@@ -242,6 +242,7 @@ func (s *Store) exit(g *group) {
 		return
 	}
 	for _, sub := range g.quicks {
+		g.s.drops.end(sub)
 		_ = sub.Unsubscribe()
 	}
 	g.quicks = nil
@@ -313,7 +314,7 @@ func (g *group) listen() (err error) {
 			return err
 		}
 		g.quicks = append(g.quicks, sub)
-		if err := sub.SetPendingLimits(transientQueue, -1); err != nil {
+		if err := g.s.drops.bound(sub); err != nil {
 			return err
 		}
 	}

@@ -98,6 +98,7 @@ type Store struct {
 	trackers map[string]*tracker // by Client Identifier
 
 	retaining retaining
+	drops     drops
 
 	shareMu  sync.Mutex
 	groups   map[string]*group   // by Topic Filter: shared subscriptions with a member that is connected
