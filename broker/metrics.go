@@ -230,7 +230,11 @@ func (s *Server) snapshot() ops.Snapshot {
 		snap.MessagesIn[qos], snap.MessagesOut[qos] = m.in.messages[qos].Load(), m.out.messages[qos].Load()
 	}
 	for i := range m.dropped {
-		snap.Dropped = append(snap.Dropped, ops.Labelled{Label: dropNames[i], Value: m.dropped[i].Load()})
+		n := m.dropped[i].Load()
+		if dropReason(i) == dropSlow {
+			n += s.storeDropped()
+		}
+		snap.Dropped = append(snap.Dropped, ops.Labelled{Label: dropNames[i], Value: n})
 	}
 	for i := range m.ended {
 		snap.Closed = append(snap.Closed, ops.Labelled{Label: endNames[i], Value: m.ended[i].Load()})
@@ -260,6 +264,19 @@ func (s *Server) snapshot() ops.Snapshot {
 		}
 	})
 	return snap
+}
+
+// storeDropped is what a store dropped before a slow session could take it. Only some stores have such a queue.
+func (s *Server) storeDropped() int64 {
+	s.mu.Lock()
+	opened := s.opened
+	s.mu.Unlock()
+	if opened {
+		if st, ok := s.store.(interface{ Dropped() int64 }); ok {
+			return st.Dropped()
+		}
+	}
+	return 0
 }
 
 // eachClient visits the sessions of this node, each under its own lock.
