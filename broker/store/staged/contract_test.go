@@ -322,6 +322,10 @@ func TestCluster(t *testing.T) {
 			t.Errorf("it looked %v ago", since)
 		}
 	})
+	t.Run("what came last is retained, whichever node wrote it", func(t *testing.T) {
+		a, b, c := views(t)
+		race(t, 10, a, b, c)
+	})
 	t.Run("a feed moves from node to node and its session takes it along", func(t *testing.T) {
 		a, b, c := views(t)
 		var want []string

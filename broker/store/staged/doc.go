@@ -9,7 +9,7 @@
 //	                                                   there is none, and goes by itself
 //	              inf.o.<client>                       what a kept session has sent and not seen acknowledged, likewise
 //	              inf.n.<origin>                       the name of each node that was ever there
-//	INF_retained  inf.r.<topic as a subject>           retained messages, last value; an empty one is purged
+//	INF_retained  inf.r.<topic as a subject>           retained messages, last value; an empty one says that there is none
 //
 // <client> is a hash of the Client Identifier; <origin> is a hash of the name of the node that released the message, or _
 // for what was not staged; package topic maps topics to subjects. QoS 0 publications take no stream:
@@ -48,9 +48,13 @@
 //
 // # Retained messages
 //
-// The retained message of a topic is written beside the delivery, a moment before it and under the same message id; the
-// operation is done when both are durable. Writes of one node keep their order, so the last one stays. Two nodes that write
-// one topic at the same moment can leave the other one than subscribers saw last.
+// The retained message of a topic is the one whose delivery has the highest sequence in INF_msgs, whichever node wrote it:
+// what subscribers saw last. It is written after the delivery, names its sequence, and replaces another one on condition
+// that it is still the one that was looked at; see retaining. The operation is done when both are durable, and a staged
+// copy is discarded only then: who finds a released copy after a crash, writes what was not written. A subscriber that
+// comes too late for the delivery must find it retained, so before it reads, every node has written what it was asked for
+// ([Store.RetainedEnd]). A message that has expired is not sent; the stream removes it, and the note that a topic has
+// none, a while later.
 //
 // # Shared subscriptions
 //

@@ -101,7 +101,10 @@ func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 		released := !newest || t.isReleased(refs[i].seq)
 		if !released {
 			var err error
-			if refs[i].msg, released, err = s.isReleased(ctx, store.Ref(refs[i].seq)); err != nil {
+			if refs[i].msg, released, err = s.isReleased(ctx, store.Ref(refs[i].seq)); err == nil && released {
+				err = s.finishRelease(refs[i].seq, refs[i].msg)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("held messages: %w", err)
 			}
 		}
@@ -166,6 +169,18 @@ func (s *Store) isReleased(ctx context.Context, ref store.Ref) (at uint64, relea
 			return 0, false, a.err
 		}
 	}
+}
+
+// finishRelease does for a released copy, before it is discarded, what whoever released it may not have come to.
+func (s *Store) finishRelease(seq, delivery uint64) error {
+	got, err := s.get(stagedStream, `{"seq":`+strconv.FormatUint(seq, 10)+`}`)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // it was discarded meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	return s.keepRetained(got.Message.Data, delivery)
 }
 
 // Forget drops everything that is staged for a client.

@@ -5,111 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"sync"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	"time"
 
 	"inflight/broker/store"
 	"inflight/broker/topic"
 )
-
-// retaining counts the writes of retained messages, so that a reader sees what was asked for before.
-type retaining struct {
-	mu       sync.Mutex
-	started  uint64
-	finished uint64
-	waiters  []retainWaiter
-}
-
-type retainWaiter struct {
-	until uint64
-	ch    chan struct{}
-}
-
-func (r *retaining) start() {
-	r.mu.Lock()
-	r.started++
-	r.mu.Unlock()
-}
-
-func (r *retaining) finish() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.finished++
-	rest := r.waiters[:0]
-	for _, w := range r.waiters {
-		if r.finished >= w.until {
-			close(w.ch)
-		} else {
-			rest = append(rest, w)
-		}
-	}
-	r.waiters = rest
-}
-
-// caughtUp is closed once as many writes have finished as have been started by now. The stream answers in order.
-func (r *retaining) caughtUp() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ch := make(chan struct{})
-	if r.finished >= r.started {
-		close(ch)
-	} else {
-		r.waiters = append(r.waiters, retainWaiter{r.started, ch})
-	}
-	return ch
-}
-
-// retain writes the retained message that goes with a delivery, which the caller sends next, and returns a done that
-// reports to the given one once both are durable. The retained message is on its way first: who subscribes too late for
-// the delivery finds it. It carries the delivery's id, so that a release that is repeated does not put an old message in
-// the place of a newer one.
-func (s *Store) retain(delivery *nats.Msg, subject string, m *store.Message, done store.Done) store.Done {
-	var mu sync.Mutex
-	open := 2
-	var failed error
-	both := func(ref store.Ref, err error) {
-		mu.Lock()
-		open--
-		if failed == nil {
-			failed = err
-		}
-		last, err := open == 0, failed
-		mu.Unlock()
-		if last {
-			done(ref, err)
-		}
-	}
-	msg := &nats.Msg{Subject: retainedRoot + subject, Data: delivery.Data}
-	var ref store.Ref
-	if id := delivery.Header.Get(jetstream.MsgIDHeader); id != "" {
-		msg.Header = nats.Header{jetstream.MsgIDHeader: {id}}
-		_, number, _ := strings.Cut(id, ".")
-		n, _ := strconv.ParseUint(number, 36, 64)
-		ref = store.Ref(n)
-	}
-	s.retaining.start()
-	s.calls.send(msg, func(data []byte, err error) {
-		var seq uint64
-		if err == nil {
-			seq, _, err = parsePubAck(data)
-		}
-		if err == nil && len(m.Payload) == 0 {
-			// The empty message says that there is none; it need not stay, unless the topic has a newer one.
-			s.purging(retainedStream, retainedRoot+subject, seq+1, func(err error) {
-				if err != nil && !errors.Is(err, store.ErrClosed) {
-					s.log.Warn("removal of a retained message", "error", err)
-				}
-			})
-		}
-		s.retaining.finish()
-		both(ref, err)
-	})
-	return both
-}
 
 // Retained reads the retained messages one after the other from the stream's leader, so that no more than one of them is
 // in memory. A topic that is written again meanwhile moves past the end.
@@ -171,18 +72,16 @@ func (s *Store) retainedMessage(got *stored) *store.Message {
 		s.log.Error("retained message is corrupt and left out", "subject", got.Message.Subject, "error", err)
 		return nil
 	}
-	if len(m.Payload) == 0 {
+	if len(m.Payload) == 0 || m.Expires != 0 && m.Left(time.Now()) == 0 { // the stream removes it later
 		return nil
 	}
 	return m
 }
 
-// RetainedEnd is the last sequence of the stream, once the writes of this node that are under way are in it.
+// RetainedEnd is the last sequence of the stream, once the writes that are under way, on any node, are in it.
 func (s *Store) RetainedEnd(ctx context.Context) (uint64, error) {
-	select {
-	case <-s.retaining.caughtUp():
-	case <-ctx.Done():
-		return 0, fmt.Errorf("end of the retained messages: %w", ctx.Err())
+	if err := s.written(ctx); err != nil {
+		return 0, fmt.Errorf("end of the retained messages: %w", err)
 	}
 	end, err := s.lastSeq(retainedStream)
 	if err != nil {

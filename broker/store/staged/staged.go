@@ -38,7 +38,7 @@ const (
 
 // layout is the version of what is in the streams; each of them carries it in its metadata. The first one left none.
 const (
-	layout    = "2"
+	layout    = "3"
 	layoutKey = "inflight-layout"
 )
 
@@ -99,6 +99,7 @@ type Store struct {
 
 	retaining retaining
 	drops     drops
+	peers     peers
 
 	shareMu  sync.Mutex
 	groups   map[string]*group   // by Topic Filter: shared subscriptions with a member that is connected
@@ -148,7 +149,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		{Name: stagedStream, Subjects: []string{stagedRoot + "*.*"}, Duplicates: 100 * time.Millisecond},
 		{Name: msgsStream, Subjects: []string{msgsRoot + ">"}, Retention: jetstream.InterestPolicy, Duplicates: DuplicateWindow, MaxConsumers: consumers},
 		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*", nodesRoot + "*"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true},
-		{Name: retainedStream, Subjects: []string{retainedRoot + ">"}, MaxMsgsPerSubject: 1, Duplicates: DuplicateWindow},
+		{Name: retainedStream, Subjects: []string{retainedRoot + ">"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true},
 	}
 	for _, c := range streams {
 		c.Storage, c.Replicas, c.AllowDirect = jetstream.FileStorage, cfg.Replicas, false
@@ -336,15 +337,31 @@ func (s *Store) Publish(m *store.Message, done store.Done) {
 		return
 	}
 	msg := &nats.Msg{Subject: s.published + subject, Data: store.Encode(make([]byte, 0, 4+m.Size()), m)}
-	if m.Retain {
-		done = s.retain(msg, subject, m, done)
+	deliver := func(done func(seq uint64, err error)) {
+		s.calls.send(msg, func(data []byte, err error) {
+			var seq uint64
+			if err == nil {
+				seq, _, err = parsePubAck(data)
+			}
+			done(seq, err)
+		})
 	}
-	s.calls.send(msg, func(data []byte, err error) {
-		if err == nil {
-			_, _, err = parsePubAck(data)
-		}
-		done(0, err)
+	if !m.Retain {
+		deliver(func(_ uint64, err error) { done(0, err) })
+		return
+	}
+	op := s.retaining.ask(subject, msg.Data, m)
+	deliver(func(seq uint64, err error) {
+		s.retain(op, seq, err != nil, func(kept error) { done(0, first(err, kept)) })
 	})
+}
+
+// first is the first of two errors.
+func first(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
 }
 
 // Transient publishes a QoS 0 message on plain NATS.
@@ -355,11 +372,11 @@ func (s *Store) Transient(m *store.Message) error {
 	}
 	msg := &nats.Msg{Subject: transient + subject, Data: store.Encode(make([]byte, 0, 4+m.Size()), m)}
 	if m.Retain {
-		s.retain(msg, subject, m, func(_ store.Ref, err error) {
+		s.retain(s.retaining.ask(subject, msg.Data, m), 0, false, func(err error) {
 			if err != nil && !errors.Is(err, store.ErrClosed) {
 				s.log.Warn("retained message of QoS 0", "topic", m.Topic, "error", err)
 			}
-		})(0, nil)
+		})
 	}
 	return ended(s.nc.PublishMsg(msg))
 }
@@ -405,22 +422,12 @@ func (s *Store) Release(client string, _ uint16, ref store.Ref, m *store.Message
 		Header:  nats.Header{jetstream.MsgIDHeader: {s.messageID(ref)}},
 		Data:    store.Encode(make([]byte, 0, 4+m.Size()), m),
 	}
-	var at uint64 // where it was delivered
-	released := func(ref store.Ref, err error) {
-		switch {
-		case err == nil:
-			s.discard(client, uint64(ref), at)
-		case at > 0:
-			s.guard.doubtAt(at)
-		}
-		done(ref, err)
-	}
+	var op *retainOp
 	if m.Retain {
-		released = s.retain(msg, subject, m, released)
+		op = s.retaining.ask(subject, msg.Data, m)
 	}
 	release, until := s.guard.sent(), time.Now().Add(s.cfg.Timeout)
 	s.sendUnlessBusy(msg, until, func(seq uint64, duplicate bool, err error) {
-		at = seq
 		switch {
 		case err != nil:
 			s.guard.failed(release)
@@ -429,7 +436,20 @@ func (s *Store) Release(client string, _ uint16, ref store.Ref, m *store.Message
 		default:
 			s.guard.released(release, seq)
 		}
-		released(ref, err)
+		finish := func(kept error) {
+			switch {
+			case err == nil && kept == nil:
+				s.discard(client, uint64(ref), seq)
+			case err == nil && !duplicate:
+				s.guard.doubtAt(seq) // the copy stays until it is retained
+			}
+			done(ref, first(err, kept))
+		}
+		if op == nil {
+			finish(nil)
+			return
+		}
+		s.retain(op, seq, err != nil, finish)
 	})
 }
 

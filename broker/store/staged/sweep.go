@@ -58,7 +58,7 @@ func (s *Store) openGuard(ctx context.Context) error {
 		floor, err := s.sweep(ctx, time.Time{})
 		if err == nil {
 			s.guard = newGuard(floor)
-			return nil
+			return s.join()
 		}
 		select {
 		case <-ctx.Done():
@@ -152,6 +152,8 @@ func (s *Store) sweep(ctx context.Context, before time.Time) (floor uint64, err 
 		}
 		if of == own {
 			floor = at
+		} else {
+			s.peers.add(of)
 		}
 	}
 	s.sweeps.last = began
@@ -219,6 +221,9 @@ func (s *Store) discardReleased(ctx context.Context, origin string, above, upTo 
 			more = false
 		default:
 			last = got.Message.Seq
+			if err := s.keepRetained(got.Message.Data, last); err != nil {
+				return 0, err
+			}
 			if seq, ok := s.copyOf(got); ok {
 				copies = append(copies, seq)
 			}
