@@ -1,6 +1,7 @@
 package staged
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -34,4 +35,56 @@ func TestSlowSubscriberAtQoS0(t *testing.T) {
 	if n := s.Dropped(); n < before {
 		t.Errorf("%d were dropped, and after the end of the feed %d", before, n)
 	}
+}
+
+// Bytes that are no message reach nobody, and nothing behind them waits.
+func TestCorruptDeliveries(t *testing.T) {
+	s := single(t).open(t)
+	e := storetest.NewEnv(t, s)
+	subject, err := s.subject(e.Root + "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := e.Subscribe(e.Root+"/x", 2, true)
+	zero := e.SubscribeAs(e.Client+"-0", e.Root+"/x", 0, false)
+	for _, root := range []string{s.published, retainedRoot, sessionsRoot} {
+		to := root + subject
+		if root == sessionsRoot {
+			to = root + hash("nobody")
+		}
+		if _, err := s.nc.Request(to, []byte("no message"), startUp); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.nc.Publish(transient+subject, []byte("no message")); err != nil {
+		t.Fatal(err)
+	}
+	e.Publish(e.Msg(1, "A"))
+	in.Want("the next one", "A")
+	zero.Want("the next one", "A")
+	if err := s.Retained(starting(t), e.Root+"/#", 1<<60, func(m *store.Message) bool {
+		t.Errorf("retained: %q", m.Payload)
+		return true
+	}); err != nil {
+		t.Error(err)
+	}
+	if rec, err := s.Session(starting(t), "nobody"); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("session %+v, %v; want ErrCorrupt", rec, err)
+	}
+	if err := s.Sessions(starting(t), func(rec *store.Session) bool {
+		t.Errorf("session %+v", rec)
+		return true
+	}); err != nil {
+		t.Error(err)
+	}
+	// It can be replaced.
+	m := e.Msg(1, "B")
+	m.Retain = true
+	e.Publish(m)
+	n := 0
+	if err := s.Retained(starting(t), e.Root+"/x", 1<<60, func(*store.Message) bool { n++; return true }); err != nil || n != 1 {
+		t.Errorf("%d retained, %v; want 1", n, err)
+	}
+	in.Want("live", "B")
+	in.Close()
 }

@@ -3,6 +3,7 @@ package staged
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -334,5 +335,68 @@ func TestTrackersGo(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("%d trackers are left", n)
 		}
+	}
+}
+
+// A stream of another layout is refused by a sentence that says what to do.
+func TestOtherLayouts(t *testing.T) {
+	m := single(t)
+	s := m.open(t)
+	stream, err := s.js.Stream(starting(t), stagedStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	s.Close()
+	js := m.open(t).js // what changes the streams
+	for _, test := range []struct{ reason, layout, says string }{
+		{"the first one had no mark", "", "made by an older inflight (layout 1, "},
+		{"a newer one", "99", `made by another inflight (layout "99", `},
+		{"ours, and somebody has changed it", layout, "exists with another configuration"},
+	} {
+		cfg.Metadata = map[string]string{layoutKey: test.layout}
+		cfg.Description = "changed"
+		if test.layout == "" {
+			cfg.Metadata = nil
+		}
+		if _, err := js.UpdateStream(starting(t), cfg); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(starting(t), Config{Conn: m.conn(), Node: "n1"})
+		if err == nil {
+			s.Close()
+			t.Fatalf("%s: opened", test.reason)
+		}
+		for _, want := range []string{test.says, "use another --store-dir"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %q, want %q in it", test.reason, err, want)
+			}
+		}
+	}
+	if _, err := Open(starting(t), Config{Conn: m.conn()}); err == nil {
+		t.Error("a store of no node was opened")
+	}
+}
+
+// The sweeper looks for old releases only.
+func TestSweepOld(t *testing.T) {
+	m := single(t)
+	e := storetest.NewEnv(t, m.open(t))
+	s := m.openAs(t, "n2")
+	released(e, 3)
+	if err := s.sweepOld(starting(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, pending, err := s.guardState(origin("n1")); err != nil || !pending {
+		t.Errorf("pending %v, %v: what was just released is left to its node", pending, err)
+	}
+	s.cfg.Timeout = 200 * time.Millisecond // a question that cannot be asked is asked again for so long
+	s.nc.Close()
+	if err := s.sweepOld(starting(t)); err == nil {
+		t.Error("no error without a connection")
+	}
+	s.sweeps.last = time.Time{}
+	if _, err := s.Held(context.Background(), e.Client); err == nil {
+		t.Error("held without a look at what was released")
 	}
 }

@@ -245,3 +245,28 @@ func TestExpiredRetainedGoes(t *testing.T) {
 		t.Errorf("%d are left, want the other one", n)
 	}
 }
+
+// Of the topics that nothing is written to, not more than a few are kept in mind.
+func TestRetainedTopicsAreBounded(t *testing.T) {
+	var r retaining
+	busy := r.ask("busy", nil, &store.Message{})
+	for i := range 2 * retainedTopics {
+		op := r.ask(fmt.Sprint(i), nil, &store.Message{})
+		op.ready = true
+		r.batch(r.topics[op.subject])
+		r.mu.Lock()
+		r.finish(op)
+		r.mu.Unlock()
+	}
+	if n := len(r.topics); n > retainedTopics {
+		t.Errorf("%d topics are kept, limit %d", n, retainedTopics)
+	}
+	if t2 := r.topics["busy"]; t2 == nil || len(t2.queue) != 1 || t2.queue[0] != busy {
+		t.Error("one that is under way was dropped")
+	}
+	select {
+	case <-r.caughtUp():
+		t.Error("caught up, with one under way")
+	default:
+	}
+}
