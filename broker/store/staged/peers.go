@@ -11,7 +11,7 @@ import (
 
 // Subjects on plain NATS by which the stores of several nodes know of each other.
 const (
-	joinSubject = "inf.j"  // a node that has just started, with its origin
+	joinRoot    = "inf.j." // and an origin: tells it that of another node, which is about to serve
 	writtenRoot = "inf.e." // and an origin: answered once the retained messages that were asked for there are written
 )
 
@@ -42,13 +42,12 @@ func (p *peers) list() (origins []string) {
 	return origins
 }
 
-// join makes this node known to the others, and answers them.
-func (s *Store) join() error {
+// listen answers other nodes. It comes before the record of this node: who reads that finds it listening.
+func (s *Store) listen() error {
 	own := origin(s.cfg.Node)
-	_, err := s.nc.Subscribe(joinSubject, func(m *nats.Msg) {
-		if of := string(m.Data); of != own {
-			s.peers.add(of)
-		}
+	_, err := s.nc.Subscribe(joinRoot+own, func(m *nats.Msg) {
+		s.peers.add(string(m.Data))
+		_ = m.Respond(nil)
 	})
 	if err == nil {
 		_, err = s.nc.Subscribe(writtenRoot+own, func(m *nats.Msg) {
@@ -63,9 +62,6 @@ func (s *Store) join() error {
 		})
 	}
 	if err == nil {
-		err = s.nc.Publish(joinSubject, []byte(own))
-	}
-	if err == nil {
 		err = s.nc.FlushTimeout(s.cfg.Timeout)
 	}
 	if err != nil {
@@ -74,18 +70,28 @@ func (s *Store) join() error {
 	return nil
 }
 
+// join makes this node known to those that are there, before it delivers anything.
+func (s *Store) join(ctx context.Context) {
+	s.askPeers(ctx, joinRoot, []byte(origin(s.cfg.Node)))
+}
+
+// askPeers asks every other node, and waits for the answers of those that are there.
+func (s *Store) askPeers(ctx context.Context, root string, data []byte) {
+	ctx, cancel := context.WithTimeout(ctx, peerWait)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, of := range s.peers.list() {
+		wg.Go(func() { _, _ = s.nc.RequestWithContext(ctx, root+of, data) })
+	}
+	wg.Wait()
+}
+
 // written waits until every node has written the retained messages that it was asked for by now: what was delivered before
 // a subscription began, and is retained, is found by it. A node that does not answer in time is not waited for: it has
 // not acknowledged that message to its publisher.
 func (s *Store) written(ctx context.Context) error {
 	own := s.retaining.caughtUp()
-	others, cancel := context.WithTimeout(ctx, peerWait)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, of := range s.peers.list() {
-		wg.Go(func() { _, _ = s.nc.RequestWithContext(others, writtenRoot+of, nil) })
-	}
-	wg.Wait()
+	s.askPeers(ctx, writtenRoot, nil)
 	select {
 	case <-own:
 		return nil

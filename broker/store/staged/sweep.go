@@ -47,6 +47,9 @@ func (s *Store) openGuard(ctx context.Context) error {
 	if err := s.createGuard(ctx, own); err != nil {
 		return err
 	}
+	if err := s.listen(); err != nil {
+		return err
+	}
 	answer, err := s.askAgain(nodesRoot+own, []byte(s.cfg.Node), true)
 	if err == nil {
 		_, _, err = parsePubAck(answer)
@@ -58,7 +61,8 @@ func (s *Store) openGuard(ctx context.Context) error {
 		floor, err := s.sweep(ctx, time.Time{})
 		if err == nil {
 			s.guard = newGuard(floor)
-			return s.join()
+			s.join(ctx)
+			return nil
 		}
 		select {
 		case <-ctx.Done():
