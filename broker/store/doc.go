@@ -2,5 +2,5 @@
 // (package storetest) that holds every implementation to the same behaviour.
 //
 // The implementations are its sub-packages: memory (nothing survives), staged (QoS 2 messages staged in one JetStream
-// stream until PUBREL, delivered through another).
+// stream until PUBREL, delivered through another), journal (one stream of records that every node applies).
 package store

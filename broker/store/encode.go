@@ -36,14 +36,11 @@ func Encode(b []byte, m *Message) []byte {
 
 // Decode is the inverse of Encode; Payload and Passed are views into b. Any other bytes are ErrCorrupt.
 func Decode(b []byte) (*Message, error) {
-	if len(b) < 4 || b[0] != encodingV1 && b[0] != encodingV2 || b[1]&^7 != 0 || b[1]&3 == 3 {
-		return nil, ErrCorrupt
+	topic, qos, retain, err := Header(b)
+	if err != nil {
+		return nil, err
 	}
-	n := int(binary.BigEndian.Uint16(b[2:]))
-	if n == 0 || len(b) < 4+n {
-		return nil, ErrCorrupt
-	}
-	m := &Message{Topic: string(b[4 : 4+n]), Payload: b[4+n:], QoS: b[1] & 3, Retain: b[1]&4 != 0}
+	m := &Message{Topic: string(topic), Payload: b[4+len(topic):], QoS: qos, Retain: retain}
 	if b[0] == encodingV2 && !m.decode5() {
 		return nil, ErrCorrupt
 	}
@@ -68,4 +65,17 @@ func (m *Message) decode5() bool {
 	}
 	m.Passed, m.Payload = b[:size:size], b[size:]
 	return !m.plain() // or it would have been of version 1
+}
+
+// Header reads the topic, a view into b, and the flags of an encoded message without making one. What it accepts Decode
+// may still find corrupt.
+func Header(b []byte) (topic []byte, qos byte, retain bool, err error) {
+	if len(b) < 4 || b[0] != encodingV1 && b[0] != encodingV2 || b[1]&^7 != 0 || b[1]&3 == 3 {
+		return nil, 0, false, ErrCorrupt
+	}
+	n := int(binary.BigEndian.Uint16(b[2:]))
+	if n == 0 || len(b) < 4+n {
+		return nil, 0, false, ErrCorrupt
+	}
+	return b[4 : 4+n], b[1] & 3, b[1]&4 != 0, nil
 }

@@ -208,6 +208,13 @@ type Limited interface {
 	Shared() bool // whether it has shared subscriptions; without them it refuses to subscribe
 }
 
+// Claimer is a Store that several nodes share and that can tell them apart. Once Claim has returned, what this store or
+// any other one has under way for the client from before has taken effect or never will, and the feeds that others have
+// for it end. Operations on the client are refused from another claim on, by any store, until the next one here.
+type Claimer interface {
+	Claim(ctx context.Context, client string) error
+}
+
 // ErrNotFound says that there is no such record or message.
 var ErrNotFound = errors.New("not found")
 
