@@ -46,6 +46,9 @@ func (e *Env) SubscribeAs(client, filter string, qos byte, durable bool) *Inbox 
 // Close closes the feed.
 func (in *Inbox) Close() { in.closed.Do(in.feed.Close) }
 
+// Deliveries is what has come and was not taken by the other methods.
+func (in *Inbox) Deliveries() <-chan store.Delivery { return in.ch }
+
 // Next waits for one delivery and does not settle it.
 func (in *Inbox) Next(reason string) store.Delivery {
 	in.e.Helper()
