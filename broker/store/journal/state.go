@@ -1,0 +1,652 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+
+	"inflight/broker/store"
+	"inflight/broker/topic"
+)
+
+// limits is what a journal keeps at most. They are part of what a record does, so every node must have the same.
+type limits struct {
+	queued   int // messages of one session, all its subscriptions together
+	bytes    int // and their bytes
+	retained int // topics with a retained message
+	authors  int // that the state remembers; the one that was silent for longest goes first
+}
+
+// journalLimits are the limits of every journal.
+var journalLimits = limits{queued: 1 << 20, bytes: 1 << 30, retained: 1_000_000, authors: 1024}
+
+// maxNames bounds the topics that are kept as strings.
+const maxNames = 8192
+
+// Why a record has no effect.
+var (
+	errFenced       = errors.New("the session is served elsewhere, or it ended")
+	errRetainedFull = errors.New("as many topics as possible have a retained message, no room for another")
+)
+
+// audience is what a node adds to the state: its open feeds. The state calls it while a batch is applied.
+type audience interface {
+	// mine reports whether an author is this node's.
+	mine(author uint64) bool
+	// wants reports whether a feed of this node is for messages of a topic.
+	wants(topic string) bool
+	// published tells of a message that takes effect, for feeds that keep nothing.
+	published(p pos, m *msg, topic string)
+	// queued tells of an entry of a subscription that has a feed here.
+	queued(sub *subscription, e *entry)
+	// ended tells that the feed of a subscription here must deliver no more: it is gone, or served by another node.
+	ended(sub *subscription)
+	// dropped tells of a message that found no room in a session.
+	dropped(sub *subscription, qos byte)
+}
+
+// state is the journal applied. It does no I/O and knows no clock: the same batches in the same order make the same state
+// on every node, whatever their audiences. It is under Store.mu.
+//
+// Invariants:
+//   - a batch has effect if its author's number is the next one, and none otherwise: an append that is repeated because its
+//     outcome is not known has effect once, and appends of one author have effect in their order;
+//   - a record of a session has effect if its epoch is that of the last claim of the client, and none otherwise;
+//   - msg.refs counts who needs the bytes at msg.pos: the held copy, each queue, the topic's retained message. journal.low
+//     never passes a message with refs, so what the journal trims nobody needs.
+type state struct {
+	applied  uint64 // sequence of the last batch
+	authors  map[uint64]*author
+	sessions map[string]*session // by Client Identifier
+	epochs   map[pos]*session    // by the claim
+	subs     map[pos]*subscription
+	held     map[pos]*held
+	tree     topic.Tree[*subscription]
+	retained map[string]retained // by topic
+	journal  extent
+
+	changes pos // of the last change of a retained message
+	limits  limits
+
+	grown    int64 // journal since it was trimmed last, as far as this node has seen it
+	audience audience
+	cache    cache
+	names    map[string]string
+	records  []record // scratch
+	current  current
+	refused  []refusal
+}
+
+// author is a store that appends: one for each time that a node opens its store.
+type author struct {
+	last uint64 // number of its last batch
+	seen uint64 // sequence of it
+}
+
+// session is what is kept of a client.
+type session struct {
+	client   string
+	epoch    pos    // of the last claim; 0: never claimed
+	record   []byte // as JSON; nil: none
+	revision pos    // of the record: its position
+	outbound []byte
+	held     map[uint16]*held // by Packet Identifier: the newest copy
+	subs     map[string]*subscription
+	queued   int // messages in all queues
+	bytes    int // and their bytes
+	full     bool
+}
+
+// msg is a message in the journal.
+type msg struct {
+	pos  pos   // of the record that has its bytes
+	size int32 // about what it costs, see store.Message.Size
+	refs int32
+	qos  byte
+
+	// Of this node alone, see cache.
+	body  *store.Message
+	users int32
+}
+
+// held is a QoS 2 message between PUBLISH and PUBREL.
+type held struct {
+	*msg
+	ref    pos
+	id     uint16
+	topic  string // "": the stored bytes are no message
+	retain bool
+	empty  bool // no payload; only known where retain is set
+	sess   *session
+	cached bool // the cache has its body
+}
+
+// subscription is a durable one, with what it has not settled.
+type subscription struct {
+	number pos // of the record that made it
+	sess   *session
+	filter string
+	opts   []byte // store.Subscription as JSON
+	opened pos    // of the record that opened its feed last; on this node, 0: another one took the client over since
+	queue  queue
+
+	feed *feed // of this node; nil: none
+}
+
+type retained struct {
+	*msg
+	change pos
+}
+
+// refusal is a record without effect.
+type refusal struct {
+	index int
+	err   error
+}
+
+// current is the message of the record that is being applied.
+type current struct {
+	data []byte         // its bytes, in the batch
+	own  *store.Message // as the caller gave it, on the node that appended it
+	made *store.Message
+}
+
+func newState() *state {
+	return &state{
+		authors: make(map[uint64]*author), sessions: make(map[string]*session), epochs: make(map[pos]*session),
+		subs: make(map[pos]*subscription), held: make(map[pos]*held), retained: make(map[string]retained),
+		names: make(map[string]string), limits: journalLimits,
+	}
+}
+
+// apply applies the batch with sequence seq, which is the next one. own are the messages of its records as they were given
+// to this node, or nil. It reports whether the batch has effect; refused then lists the records that have none.
+func (s *state) apply(seq uint64, data []byte, own func(index int) *store.Message) (effect bool) {
+	s.applied = seq
+	s.journal.push(seq, len(data), checksum(data))
+	s.grown += int64(len(data)) + batchCost
+	s.refused = s.refused[:0]
+	b, err := open(data)
+	if err == nil {
+		s.records, err = b.decodeAll(s.records)
+	}
+	if err != nil || !s.accept(b, seq) {
+		return false
+	}
+	for i := range s.records {
+		s.current = current{}
+		if own != nil {
+			s.current.own = own(i)
+		}
+		if err := s.take(at(seq, i), &s.records[i], b.author); err != nil {
+			s.refused = append(s.refused, refusal{i, err})
+		}
+		s.records[i] = record{}
+	}
+	s.current = current{}
+	return true
+}
+
+// accept reports whether a batch is the next one of its author.
+func (s *state) accept(b batch, seq uint64) bool {
+	a := s.authors[b.author]
+	if a == nil {
+		if b.number != 1 {
+			return false
+		}
+		if len(s.authors) >= s.limits.authors {
+			s.forgetAuthor()
+		}
+		a = &author{}
+		s.authors[b.author] = a
+	}
+	if b.number != a.last+1 {
+		return false
+	}
+	a.last, a.seen = b.number, seq
+	return true
+}
+
+// last is the number of an author's last batch.
+func (s *state) last(id uint64) uint64 {
+	if a := s.authors[id]; a != nil {
+		return a.last
+	}
+	return 0
+}
+
+func (s *state) forgetAuthor() {
+	var oldest uint64
+	seen := ^uint64(0)
+	for id, a := range s.authors {
+		if a.seen < seen {
+			oldest, seen = id, a.seen
+		}
+	}
+	delete(s.authors, oldest)
+}
+
+// take applies one record.
+func (s *state) take(p pos, r *record, author uint64) error {
+	switch r.kind {
+	case kindClaim:
+		s.claim(p, string(r.client), author)
+	case kindPublish:
+		return s.publish(p, r.data)
+	case kindRetain:
+		return s.retainOnly(p, r.data)
+	case kindCarry:
+		s.carry(p, r.ref, len(r.data) == 0)
+	case kindTrim:
+		s.journal.trim(uint64(r.ref))
+		s.grown = 0
+	}
+	if !r.kind.named() {
+		return nil
+	}
+	sess, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	switch r.kind {
+	case kindSession:
+		sess = s.keep(sess, r)
+		sess.record, sess.revision = bytes.Clone(r.data), p
+	case kindSwap:
+		if sess = s.keep(sess, r); sess.revision != r.ref {
+			s.tidy(sess)
+			return store.ErrConflict
+		}
+		sess.record, sess.revision = bytes.Clone(r.data), p
+	case kindOutbound:
+		sess = s.keep(sess, r)
+		if sess.outbound = nil; len(r.data) > 0 {
+			sess.outbound = bytes.Clone(r.data)
+		}
+	case kindHold:
+		s.hold(p, s.keep(sess, r), r.id, r.data)
+		return nil
+	case kindSubscribe:
+		return s.subscribe(p, s.keep(sess, r), r.data)
+	}
+	if sess == nil {
+		return nil
+	}
+	switch r.kind {
+	case kindSessionGone:
+		if sess.revision <= r.ref {
+			sess.record, sess.revision = nil, 0
+			delete(s.epochs, sess.epoch)
+			sess.epoch = 0
+		}
+	case kindRelease:
+		return s.release(p, sess, r.ref)
+	case kindDiscard:
+		if h := s.held[r.ref]; h != nil && h.sess == sess {
+			s.unhold(h)
+		}
+	case kindForget:
+		for _, h := range sess.held {
+			s.unhold(h)
+		}
+	case kindUnsubscribe:
+		s.unsubscribe(sess.subs[string(r.data)])
+	case kindSettle:
+		if sub := s.subs[r.ref]; sub != nil && sub.sess == sess {
+			eachSettled(r.data, func(d pos) { s.settle(sub, d) })
+		}
+	}
+	s.tidy(sess)
+	return nil
+}
+
+// session finds the session that a record is of; nil when nothing is kept of the client. A record whose epoch is not the
+// client's is fenced off.
+func (s *state) session(r *record) (*session, error) {
+	if r.epoch != 0 {
+		if sess := s.epochs[r.epoch]; sess != nil {
+			return sess, nil
+		}
+		return nil, errFenced
+	}
+	sess := s.sessions[string(r.client)]
+	if sess != nil && sess.epoch != 0 && !r.conditional() {
+		return nil, errFenced
+	}
+	return sess, nil
+}
+
+// keep returns the session, new if there is none.
+func (s *state) keep(sess *session, r *record) *session {
+	if sess == nil {
+		sess = s.account(string(r.client))
+	}
+	return sess
+}
+
+func (s *state) account(client string) *session {
+	sess := s.sessions[client]
+	if sess == nil {
+		sess = &session{client: client, held: make(map[uint16]*held), subs: make(map[string]*subscription)}
+		s.sessions[client] = sess
+	}
+	return sess
+}
+
+// tidy forgets a session of which nothing is left.
+func (s *state) tidy(sess *session) {
+	if sess.epoch == 0 && sess.record == nil && sess.outbound == nil && len(sess.held) == 0 && len(sess.subs) == 0 {
+		delete(s.sessions, sess.client)
+	}
+}
+
+// claim gives a client to an author: what other authors still append for it is fenced off, and their feeds end.
+func (s *state) claim(p pos, client string, author uint64) {
+	sess := s.account(client)
+	delete(s.epochs, sess.epoch)
+	if s.audience != nil && !s.audience.mine(author) {
+		for _, sub := range sess.subs {
+			s.end(sub)
+			sub.opened = 0
+		}
+	}
+	sess.epoch = p
+	s.epochs[p] = sess
+}
+
+// end ends the feed of a subscription on this node.
+func (s *state) end(sub *subscription) {
+	if sub.feed != nil {
+		s.audience.ended(sub)
+	}
+}
+
+// subscribe makes a subscription, or continues the one that there is. The latest author has its feed.
+func (s *state) subscribe(p pos, sess *session, opts []byte) error {
+	var o store.Subscription
+	if err := json.Unmarshal(opts, &o); err != nil {
+		s.tidy(sess)
+		return fmt.Errorf("subscription: %w", errCorrupt)
+	}
+	sub := sess.subs[o.Filter]
+	if sub == nil {
+		sub = &subscription{number: p, sess: sess, filter: o.Filter}
+		sess.subs[o.Filter] = sub
+		s.subs[p] = sub
+		s.tree.Add(o.Filter, sess.client, sub)
+	}
+	s.end(sub)
+	sub.opts, sub.opened = bytes.Clone(opts), p
+	return nil
+}
+
+func (s *state) unsubscribe(sub *subscription) {
+	if sub == nil {
+		return
+	}
+	s.end(sub)
+	sub.queue.each(func(e *entry) { s.unqueue(sub, e) })
+	delete(sub.sess.subs, sub.filter)
+	delete(s.subs, sub.number)
+	s.tree.Remove(sub.filter, sub.sess.client)
+}
+
+// name returns a topic as a string, the same one while it is in use.
+func (s *state) name(b []byte) string {
+	if name, ok := s.names[string(b)]; ok {
+		return name
+	}
+	if len(s.names) >= maxNames || len(b) > 1024 {
+		if len(b) > 1024 {
+			return string(b)
+		}
+		clear(s.names)
+	}
+	name := string(b)
+	s.names[name] = name
+	return name
+}
+
+// meta is what the state needs to know of an encoded message.
+type meta struct {
+	topic  string
+	qos    byte
+	retain bool
+	empty  bool // no payload; only known where retain is set
+}
+
+func (s *state) meta(data []byte) (meta, bool) {
+	name, qos, retain, err := store.Header(data)
+	if err != nil {
+		return meta{}, false
+	}
+	m := meta{topic: s.name(name), qos: qos, retain: retain}
+	if retain {
+		full, err := store.Decode(data)
+		if err != nil {
+			return meta{}, false
+		}
+		m.empty = len(full.Payload) == 0
+	}
+	return m, true
+}
+
+// body returns the message that is being applied, in memory of its own; nil when its bytes are not at hand.
+func (s *state) body(m *msg) *store.Message {
+	c := &s.current
+	switch {
+	case m.body != nil:
+		return m.body
+	case c.own != nil:
+		return c.own
+	case c.made == nil && c.data != nil:
+		made, err := store.Decode(bytes.Clone(c.data))
+		if err != nil {
+			return nil
+		}
+		made.Topic = s.name([]byte(made.Topic))
+		c.made = made
+	}
+	return c.made
+}
+
+// publish delivers a message. One that cannot be retained has no effect at all.
+func (s *state) publish(p pos, data []byte) error {
+	mt, ok := s.meta(data)
+	if !ok {
+		return store.ErrCorrupt
+	}
+	if err := s.mayRetain(&mt); err != nil {
+		return err
+	}
+	s.current.data = data
+	s.deliver(p, &msg{pos: p, size: int32(len(data)), qos: mt.qos}, &mt)
+	return nil
+}
+
+// deliver queues a message for every subscription that its topic matches, and retains it.
+func (s *state) deliver(p pos, m *msg, mt *meta) {
+	s.tree.Match(mt.topic, func(_ string, sub *subscription) { s.enqueue(p, sub, m) })
+	if s.audience != nil {
+		s.audience.published(p, m, mt.topic)
+	}
+	if mt.retain {
+		s.retain(p, m, mt)
+	}
+}
+
+func (s *state) enqueue(p pos, sub *subscription, m *msg) {
+	sess := sub.sess
+	if sess.queued >= s.limits.queued || sess.bytes+int(m.size) > s.limits.bytes {
+		if s.audience != nil {
+			s.audience.dropped(sub, m.qos)
+		}
+		sess.full = true
+		return
+	}
+	sess.queued++
+	sess.bytes += int(m.size)
+	sess.full = false
+	s.use(m)
+	e := sub.queue.push(p, m)
+	if sub.feed != nil {
+		s.audience.queued(sub, e)
+	}
+}
+
+// settle takes a delivery out of the queue.
+func (s *state) settle(sub *subscription, d pos) {
+	if e := sub.queue.find(d); e != nil {
+		s.unqueue(sub, e)
+		sub.queue.trim()
+	}
+}
+
+// unqueue lets the message of an entry go.
+func (s *state) unqueue(sub *subscription, e *entry) {
+	sub.sess.queued--
+	sub.sess.bytes -= int(e.m.size)
+	s.uncache(sub, e)
+	s.drop(e.m)
+	e.m = nil
+}
+
+// uncache lets go of the body that is in memory for an entry of a subscription's feed.
+func (s *state) uncache(sub *subscription, e *entry) {
+	if e.cached {
+		e.cached = false
+		s.cache.drop(e.m)
+		sub.feed.cached -= int(e.m.size)
+	}
+}
+
+func (s *state) mayRetain(mt *meta) error {
+	if mt.retain && !mt.empty && len(s.retained) >= s.limits.retained {
+		if _, known := s.retained[mt.topic]; !known {
+			return errRetainedFull
+		}
+	}
+	return nil
+}
+
+// retain makes m the retained message of its topic [MQTT-3.3.1-5]; an empty one only removes it [MQTT-3.3.1-10].
+func (s *state) retain(p pos, m *msg, mt *meta) {
+	s.changes = p
+	old, known := s.retained[mt.topic]
+	if mt.empty {
+		delete(s.retained, mt.topic)
+	} else {
+		s.use(m)
+		s.retained[mt.topic] = retained{m, p}
+	}
+	if known {
+		s.drop(old.msg)
+	}
+}
+
+// retainOnly retains a message of QoS 0, which is delivered elsewhere.
+func (s *state) retainOnly(p pos, data []byte) error {
+	mt, ok := s.meta(data)
+	if !ok || !mt.retain {
+		return store.ErrCorrupt
+	}
+	if err := s.mayRetain(&mt); err != nil {
+		return err
+	}
+	s.retain(p, &msg{pos: p, size: int32(len(data)), qos: mt.qos}, &mt)
+	return nil
+}
+
+// hold keeps a message until its release. Of one identifier only the newest copy is kept.
+func (s *state) hold(p pos, sess *session, id uint16, data []byte) {
+	if old := sess.held[id]; old != nil {
+		s.unhold(old)
+	}
+	mt, _ := s.meta(data) // what is corrupt is held all the same: its owner is told when it asks
+	h := &held{
+		msg: &msg{pos: p, size: int32(len(data)), qos: mt.qos}, ref: p, id: id, sess: sess,
+		topic: mt.topic, retain: mt.retain, empty: mt.empty,
+	}
+	s.use(h.msg)
+	sess.held[id] = h
+	s.held[p] = h
+	if s.audience != nil && h.topic != "" && s.audience.wants(h.topic) {
+		s.current.data = data
+		h.cached = s.cache.put(h.msg, s.body(h.msg))
+	}
+}
+
+// unhold forgets a held message.
+func (s *state) unhold(h *held) {
+	delete(s.held, h.ref)
+	if h.sess.held[h.id] == h {
+		delete(h.sess.held, h.id)
+	}
+	if h.cached {
+		s.cache.drop(h.msg)
+	}
+	s.drop(h.msg)
+}
+
+// release turns a held message into a delivery: both in one record, so neither is ever without the other. What is not
+// held was released before.
+func (s *state) release(p pos, sess *session, ref pos) error {
+	h := s.held[ref]
+	if h == nil || h.sess != sess {
+		return nil
+	}
+	if h.topic != "" {
+		mt := meta{topic: h.topic, qos: h.qos, retain: h.retain, empty: h.empty}
+		if err := s.mayRetain(&mt); err != nil {
+			return err
+		}
+		s.deliver(p, h.msg, &mt)
+	}
+	s.unhold(h)
+	s.tidy(sess)
+	return nil
+}
+
+// carry moves the bytes of a message that is still needed to the record at p, so that the journal before can be trimmed.
+// Lost ones are nowhere: who wants the message is told when it is due.
+func (s *state) carry(p, from pos, lost bool) {
+	m := s.journal.find(from)
+	if m == nil {
+		return
+	}
+	s.journal.remove(m)
+	if m.pos = p; lost {
+		m.pos = 0
+	}
+	s.journal.add(m)
+}
+
+// use counts one more user of a message's bytes.
+func (s *state) use(m *msg) {
+	if m.refs++; m.refs == 1 {
+		s.journal.add(m)
+	}
+}
+
+// drop counts one less.
+func (s *state) drop(m *msg) {
+	if m.refs--; m.refs == 0 {
+		s.journal.remove(m)
+	}
+}
+
+// heldOf lists what is held of a client, oldest first.
+func (s *state) heldOf(client string) []store.Held {
+	sess := s.sessions[client]
+	if sess == nil {
+		return nil
+	}
+	out := make([]store.Held, 0, len(sess.held))
+	for _, h := range sess.held {
+		out = append(out, store.Held{ID: h.id, Ref: store.Ref(h.ref)})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Ref < out[j].Ref })
+	return out
+}
