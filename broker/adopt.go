@@ -133,6 +133,9 @@ func (s *Server) attendTo(ctx context.Context, id string) (again time.Time, err 
 	if rec.Node != s.cfg.Node || s.client(id) != nil {
 		return time.Time{}, nil // it was resumed
 	}
+	if err := s.claim(ctx, id); err != nil {
+		return time.Time{}, err
+	}
 	now := time.Now()
 	if rec.Ended == nil {
 		ended := now.UTC()

@@ -272,6 +272,10 @@ func (s *Server) tryConnect(ctx context.Context, c *conn, p *packet.Connect) err
 	} else if rec, state, err = s.find(ctx, p); err != nil {
 		return err
 	}
+	// Of a record that is written between the two the save tells, which is a swap.
+	if err := s.claim(ctx, p.ClientID); err != nil {
+		return err
+	}
 	now := time.Now()
 	present := !p.CleanSession && (old != nil && old.lives(now) || rec != nil && rec.Lives(now))
 	present = present && c.mayResume(old, rec)
@@ -321,6 +325,14 @@ func (s *Server) tryConnect(ctx context.Context, c *conn, p *packet.Connect) err
 		s.setClient(p.ClientID, cl)
 	}
 	c.attach(cl, present, held)
+	return nil
+}
+
+// claim fences off what other nodes may still have under way for a client, where the store can.
+func (s *Server) claim(ctx context.Context, id string) error {
+	if c, ok := s.store.(store.Claimer); ok {
+		return c.Claim(ctx, id)
+	}
 	return nil
 }
 

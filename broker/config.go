@@ -12,14 +12,15 @@ import (
 
 // Stores that a broker can be started with.
 const (
-	StoreStaged = "staged"
-	StoreMemory = "memory"
+	StoreStaged  = "staged"
+	StoreJournal = "journal"
+	StoreMemory  = "memory"
 )
 
 // Config of a broker. The zero value of a field means its default.
 type Config struct {
 	Listen   string // plain MQTT listener, host:port; default 127.0.0.1:1883 unless there are Listeners
-	Store    string // staged or memory; default staged
+	Store    string // staged, journal or memory; default staged
 	StoreDir string // required by stores on disk
 	Sync     bool   // sync to disk before a message is acknowledged
 	Pipeline bool   // false: wait for the store inside the read loop
@@ -134,18 +135,18 @@ func (c *Config) validate() error {
 	switch c.Store {
 	case StoreMemory:
 		if c.NATS.Given() {
-			bad("the memory store keeps nothing on NATS servers: use --store staged with --nats")
+			bad("the memory store keeps nothing on NATS servers: use --store staged or --store journal with --nats")
 			if err := c.NATS.Validate(); err != nil {
 				errs = append(errs, err)
 			}
 		}
 		if c.Cluster != "" || c.Replicas > 1 {
-			bad("the memory store is a node of its own: use --store staged for a cluster or replicas")
+			bad("the memory store is a node of its own: use --store staged or --store journal for a cluster or replicas")
 		}
 		if c.Sync {
 			bad("the memory store cannot sync to disk")
 		}
-	case StoreStaged:
+	case StoreStaged, StoreJournal:
 		if c.NATS.Given() {
 			c.validateNATS(bad)
 			break
@@ -161,7 +162,7 @@ func (c *Config) validate() error {
 			bad("%d replicas in a cluster of %d routes", c.Replicas, len(c.Routes))
 		}
 	default:
-		bad("unknown store %q: want %s or %s", c.Store, StoreStaged, StoreMemory)
+		bad("unknown store %q: want %s, %s or %s", c.Store, StoreStaged, StoreJournal, StoreMemory)
 	}
 	return errors.Join(errs...)
 }

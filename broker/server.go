@@ -16,6 +16,7 @@ import (
 	"inflight/broker/node"
 	"inflight/broker/ops"
 	"inflight/broker/store"
+	"inflight/broker/store/journal"
 	"inflight/broker/store/memory"
 	"inflight/broker/store/staged"
 )
@@ -125,16 +126,34 @@ func (s *Server) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.store, err = s.openOn(ctx, storeConn); err != nil {
+		storeConn.Close()
+		return fmt.Errorf("%s store: %w", s.cfg.Store, err)
+	}
+	return s.serveTakeovers()
+}
+
+// openOn opens the store on JetStream.
+func (s *Server) openOn(ctx context.Context, nc *nats.Conn) (store.Store, error) {
+	c := s.cfg
+	if c.Store == StoreJournal {
+		st, err := journal.Open(ctx, journal.Config{
+			Conn: nc, Replicas: c.Replicas, Timeout: c.StoreTimeout, Sync: c.Sync, Lead: s.leader(nc), Log: s.log,
+			Dropped: s.metrics.dropQueued,
+		})
+		if err != nil {
+			return nil, err // a nil *journal.Store is no nil store.Store
+		}
+		return st, nil
+	}
 	st, err := staged.Open(ctx, staged.Config{
-		Conn: storeConn, Node: s.cfg.Node, Replicas: s.cfg.Replicas, Timeout: s.cfg.StoreTimeout, Sync: s.cfg.Sync, Lead: s.leader(storeConn), Log: s.log,
+		Conn: nc, Node: c.Node, Replicas: c.Replicas, Timeout: c.StoreTimeout, Sync: c.Sync, Lead: s.leader(nc), Log: s.log,
 		Foreign: s.remote != nil,
 	})
 	if err != nil {
-		storeConn.Close()
-		return fmt.Errorf("staged store: %w", err)
+		return nil, err
 	}
-	s.store = st
-	return s.serveTakeovers()
+	return st, nil
 }
 
 func (s *Server) closeStore() {

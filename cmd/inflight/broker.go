@@ -94,7 +94,7 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 	f := cmd.Flags()
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:1883", "`HOST:PORT` of a plain MQTT listener; with --listener there is none by default")
 	addAccessFlags(f, &cfg.Access)
-	f.StringVar(&cfg.Store, "store", broker.StoreStaged, "where messages are kept: staged or memory")
+	f.StringVar(&cfg.Store, "store", broker.StoreStaged, "where messages are kept: staged, journal or memory")
 	f.StringVar(&cfg.StoreDir, "store-dir", "", "`DIR` of the embedded node's files; needed unless --store is memory or --nats is given")
 	f.BoolVar(&cfg.Sync, "sync", false, "sync to disk before a message is acknowledged")
 	f.Var(&pipeline, "pipeline", "on, or off: wait for the store inside the read loop (stop-and-wait)")
