@@ -136,7 +136,9 @@ func survives(t *testing.T, s *Server) {
 }
 
 // A node that failed, or was shut down, and comes back adopts its own sessions.
-func TestWillsAfterARestart(t *testing.T) {
+func TestWillsAfterARestart(t *testing.T) { eachDurable(t, testWillsAfterARestart) }
+
+func testWillsAfterARestart(t *testing.T, on string) {
 	if testing.Short() {
 		t.Skip("waits for will delays; run without -short")
 	}
@@ -146,7 +148,7 @@ func TestWillsAfterARestart(t *testing.T) {
 	}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := Config{Listen: "127.0.0.1:0", Store: StoreStaged, StoreDir: t.TempDir(), Pipeline: true, Log: testLog(t)}
+			cfg := Config{Listen: "127.0.0.1:0", Store: on, StoreDir: t.TempDir(), Pipeline: true, Log: testLog(t)}
 			s := start(t, cfg)
 			w := connect(t, s, "w", "keep")
 			w.subscribe("will/#", 2)
@@ -168,7 +170,9 @@ func TestWillsAfterARestart(t *testing.T) {
 }
 
 // A node of a cluster that fails, or is shut down, leaves its sessions to the others.
-func TestWillsInACluster(t *testing.T) {
+func TestWillsInACluster(t *testing.T) { eachDurable(t, testWillsInACluster) }
+
+func testWillsInACluster(t *testing.T, on string) {
 	if testing.Short() {
 		t.Skip("starts a cluster of three; run without -short")
 	}
@@ -180,7 +184,7 @@ func TestWillsInACluster(t *testing.T) {
 		"shutdown": {(*Server).Shutdown, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			nodes := cluster(t)
+			nodes := cluster(t, with(on))
 			w := connect(t, nodes[1], "w")
 			w.subscribe("will/#", 2)
 			casualties(t, nodes[0])
@@ -200,11 +204,13 @@ func TestWillsInACluster(t *testing.T) {
 
 // A node that is not heard of loses its sessions, and finds out: with the next write of a record, or when it is back and
 // looks.
-func TestNodeThatIsTakenForGone(t *testing.T) {
+func TestNodeThatIsTakenForGone(t *testing.T) { eachDurable(t, testNodeThatIsTakenForGone) }
+
+func testNodeThatIsTakenForGone(t *testing.T, on string) {
 	if testing.Short() {
 		t.Skip("starts a cluster of three; run without -short")
 	}
-	nodes := cluster(t)
+	nodes := cluster(t, with(on))
 	w := connect(t, nodes[1], "w")
 	w.subscribe("will/#", 2)
 	writes := dying(t, nodes[0], "writes", 2, 1000, 1000)

@@ -32,10 +32,12 @@ func (p *peer) acks() (ids map[packet.Type][]uint16, err error) {
 
 // A broker that is asked to stop while pipelines are full answers everything that it has read, closes in good order, and
 // everything acknowledged is delivered by the next process on the same files.
-func TestDrainOfAFullPipeline(t *testing.T) {
+func TestDrainOfAFullPipeline(t *testing.T) { eachDurable(t, testDrainOfAFullPipeline) }
+
+func testDrainOfAFullPipeline(t *testing.T, on string) {
 	dir := t.TempDir()
 	edit := func(c *Config) { c.StoreDir, c.Window = dir, 256 }
-	s := open(t, StoreStaged, edit, withOps)
+	s := open(t, on, edit, withOps)
 	w := connect(t, s, "w", "keep")
 	w.subscribe("m/+", 2)
 	w.cut()
@@ -98,7 +100,7 @@ func TestDrainOfAFullPipeline(t *testing.T) {
 		t.Fatalf("%d of %d acknowledged: the drain was not in the middle", len(puback), n)
 	}
 
-	again := open(t, StoreStaged, edit)
+	again := open(t, on, edit)
 	w = connect(t, again, "w", "keep", "present")
 	seen := map[string]int{}
 	for open := 0; len(seen) < len(puback)+len(pubcomp) || open > 0; {

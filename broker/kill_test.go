@@ -144,12 +144,14 @@ func TestExactlyOnceUnderKills(t *testing.T) {
 		wg.Wait()
 	}
 	t.Run("memory", func(t *testing.T) { run(t, []*Server{open(t, StoreMemory)}, 2000) })
-	t.Run("staged", func(t *testing.T) { run(t, []*Server{open(t, StoreStaged)}, 400) })
-	t.Run("cluster", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("starts a cluster of three; run without -short")
-		}
-		run(t, cluster(t), 150)
+	eachDurable(t, func(t *testing.T, on string) {
+		run(t, []*Server{open(t, on)}, 400)
+		t.Run("cluster", func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("starts a cluster of three; run without -short")
+			}
+			run(t, cluster(t, with(on)), 150)
+		})
 	})
 }
 

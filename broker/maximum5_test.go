@@ -65,7 +65,7 @@ func TestMaximaAreSaid(t *testing.T) {
 
 // What is said is what holds.
 func TestMaximaHold(t *testing.T) {
-	for _, store := range []string{StoreMemory, StoreStaged} {
+	for _, store := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(store, func(t *testing.T) {
 			s := open(t, store, func(c *Config) { c.MaxKeepAlive, c.MaxSessionExpiry = time.Second, time.Second })
 			// 1.5 times the Server Keep Alive, not what the client asked for [MQTT-3.1.2-22].

@@ -420,9 +420,11 @@ func TestNotAllowed5(t *testing.T) {
 }
 
 // A session of 5.0 and its options survive the broker, and what expires does so while it is away.
-func TestRestart5(t *testing.T) {
+func TestRestart5(t *testing.T) { eachDurable(t, testRestart5) }
+
+func testRestart5(t *testing.T, on string) {
 	dir := t.TempDir()
-	cfg := Config{Listen: "127.0.0.1:0", Store: StoreStaged, StoreDir: dir, Pipeline: true, Log: testLog(t)}
+	cfg := Config{Listen: "127.0.0.1:0", Store: on, StoreDir: dir, Pipeline: true, Log: testLog(t)}
 	s := start(t, cfg)
 	c := func(id string, expiry uint32) *packet.Connect {
 		return &packet.Connect{ClientID: id, Properties: &props{SessionExpiry: packet.Some(expiry)}}

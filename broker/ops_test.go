@@ -77,7 +77,7 @@ func wantSamples(t testing.TB, s *Server, want map[string]float64) map[string]fl
 }
 
 func TestScrape(t *testing.T) {
-	for _, name := range []string{StoreMemory, StoreStaged} {
+	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, name, withOps, func(c *Config) { c.Version = "v9" })
 			w := connect(t, s, "w")
@@ -210,8 +210,10 @@ func TestLimitsAreChecked(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) {
-	s := open(t, StoreStaged, withOps)
+func TestHealth(t *testing.T) { eachDurable(t, testHealth) }
+
+func testHealth(t *testing.T, on string) {
+	s := open(t, on, withOps)
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if code, body := get(t, s, path); code != http.StatusOK {
 			t.Errorf("%s: %d: %s", path, code, body)
@@ -230,11 +232,13 @@ func TestHealth(t *testing.T) {
 }
 
 // Each member tells about itself alone, and the last one of three cannot make anything durable.
-func TestOperationsInACluster(t *testing.T) {
+func TestOperationsInACluster(t *testing.T) { eachDurable(t, testOperationsInACluster) }
+
+func testOperationsInACluster(t *testing.T, on string) {
 	if testing.Short() {
 		t.Skip("starts a cluster of three; run without -short")
 	}
-	servers := cluster(t, withOps, sysOften)
+	servers := cluster(t, with(on), withOps, sysOften)
 	connect(t, servers[0], "x")
 	connect(t, servers[2], "y")
 	connect(t, servers[2], "z")

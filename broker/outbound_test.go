@@ -19,8 +19,8 @@ func crash(s *Server) {
 
 // places are where a session can go on after its connection was cut: move returns the broker to go on with.
 func places(t *testing.T, run func(t *testing.T, first *Server, move func() *Server)) {
-	restart := func(t *testing.T, stop func(*Server)) {
-		cfg := Config{Listen: "127.0.0.1:0", Store: StoreStaged, StoreDir: t.TempDir(), Pipeline: true, Log: testLog(t)}
+	restart := func(t *testing.T, on string, stop func(*Server)) {
+		cfg := Config{Listen: "127.0.0.1:0", Store: on, StoreDir: t.TempDir(), Pipeline: true, Log: testLog(t)}
 		s := start(t, cfg)
 		run(t, s, func() *Server {
 			stop(s)
@@ -30,18 +30,20 @@ func places(t *testing.T, run func(t *testing.T, first *Server, move func() *Ser
 	t.Run("the same node", func(t *testing.T) {
 		eachStore(t, func(t *testing.T, s *Server) { run(t, s, func() *Server { return s }) })
 	})
-	t.Run("after a restart", func(t *testing.T) { restart(t, (*Server).Shutdown) })
-	t.Run("after a crash", func(t *testing.T) { restart(t, crash) })
-	t.Run("cluster", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("starts a cluster of three; run without -short")
-		}
-		nodes := cluster(t)
-		t.Run("another node", func(t *testing.T) { run(t, nodes[0], func() *Server { return nodes[1] }) })
-		t.Run("another node after a crash", func(t *testing.T) {
-			run(t, nodes[2], func() *Server {
-				crash(nodes[2])
-				return nodes[0]
+	eachDurable(t, func(t *testing.T, on string) {
+		t.Run("after a restart", func(t *testing.T) { restart(t, on, (*Server).Shutdown) })
+		t.Run("after a crash", func(t *testing.T) { restart(t, on, crash) })
+		t.Run("cluster", func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("starts a cluster of three; run without -short")
+			}
+			nodes := cluster(t, with(on))
+			t.Run("another node", func(t *testing.T) { run(t, nodes[0], func() *Server { return nodes[1] }) })
+			t.Run("another node after a crash", func(t *testing.T) {
+				run(t, nodes[2], func() *Server {
+					crash(nodes[2])
+					return nodes[0]
+				})
 			})
 		})
 	})
@@ -166,8 +168,10 @@ func TestResume(t *testing.T) {
 }
 
 // Q2O-07 with many: in the order of the first PUBLISH.
-func TestResumeOrder(t *testing.T) {
-	s := open(t, StoreStaged)
+func TestResumeOrder(t *testing.T) { eachDurable(t, testResumeOrder) }
+
+func testResumeOrder(t *testing.T, on string) {
+	s := open(t, on)
 	w := connect(t, s, "w", "keep")
 	w.subscribe("a", 2)
 	p := connect(t, s, "p")
@@ -324,11 +328,13 @@ func TestExactlyOnceForMovingSubscriber(t *testing.T) {
 		t.Logf("%d connections, %d came again", connections, r.again)
 	}
 	t.Run("memory", func(t *testing.T) { run(t, []*Server{open(t, StoreMemory)}, 2000, 10) })
-	t.Run("staged", func(t *testing.T) { run(t, []*Server{open(t, StoreStaged)}, 1000, 20) })
-	t.Run("cluster", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("starts a cluster of three; run without -short")
-		}
-		run(t, cluster(t), 300, 60)
+	eachDurable(t, func(t *testing.T, on string) {
+		run(t, []*Server{open(t, on)}, 1000, 20)
+		t.Run("cluster", func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("starts a cluster of three; run without -short")
+			}
+			run(t, cluster(t, with(on)), 300, 60)
+		})
 	})
 }

@@ -292,10 +292,20 @@ func testLog(t testing.TB) *slog.Logger {
 
 // eachStore runs a test on every store that a single broker can have.
 func eachStore(t *testing.T, run func(t *testing.T, s *Server)) {
-	for _, name := range []string{StoreMemory, StoreStaged} {
+	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) { run(t, open(t, name)) })
 	}
 }
+
+// eachDurable runs a test on every store that outlives its process.
+func eachDurable(t *testing.T, run func(t *testing.T, on string)) {
+	for _, name := range []string{StoreStaged, StoreJournal} {
+		t.Run(name, func(t *testing.T) { run(t, name) })
+	}
+}
+
+// with makes a cluster use a store.
+func with(name string) func(*Config) { return func(c *Config) { c.Store = name } }
 
 // numbered makes n packets, one for each identifier from 1.
 func numbered(n int, one func(id uint16) []byte) []byte {

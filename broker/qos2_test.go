@@ -281,11 +281,13 @@ func TestQoS2Resume(t *testing.T) {
 }
 
 // TestQoS2OtherNode moves a publisher from node to node inside an exchange.
-func TestQoS2OtherNode(t *testing.T) {
+func TestQoS2OtherNode(t *testing.T) { eachDurable(t, testQoS2OtherNode) }
+
+func testQoS2OtherNode(t *testing.T, on string) {
 	if testing.Short() {
 		t.Skip("starts a cluster of three; run without -short")
 	}
-	nodes := cluster(t)
+	nodes := cluster(t, with(on))
 	for _, qos := range []byte{0, 1, 2} {
 		w := connect(t, nodes[2], fmt.Sprintf("watcher%d", qos))
 		topic := fmt.Sprintf("t%d", qos)

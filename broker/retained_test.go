@@ -127,7 +127,7 @@ func TestRetainedReleasedElsewhere(t *testing.T) {
 // A wildcard subscription gets each matching topic's message, the same SUBSCRIBE again gets them again [MQTT-3.8.4-3],
 // more of them than the window has room for.
 func TestRetainedWildcards(t *testing.T) {
-	for _, name := range []string{StoreMemory, StoreStaged} {
+	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, name, func(c *Config) { c.Outbound = 5 })
 			p := connect(t, s, "p")
@@ -162,8 +162,10 @@ func TestRetainedWildcards(t *testing.T) {
 }
 
 // A subscriber that does not read its retained messages holds up nobody, and a shutdown neither.
-func TestRetainedUnread(t *testing.T) {
-	s := open(t, StoreStaged, func(c *Config) { c.Outbound = 1 })
+func TestRetainedUnread(t *testing.T) { eachDurable(t, testRetainedUnread) }
+
+func testRetainedUnread(t *testing.T, on string) {
+	s := open(t, on, func(c *Config) { c.Outbound = 1 })
 	p := connect(t, s, "p")
 	p.send(numbered(20, func(id uint16) []byte { return keep(id, 1, fmt.Sprintf("r/%d", id), "x") }))
 	p.want(sentences(20, "PUBACK #")...)

@@ -165,11 +165,13 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-func TestTakeoverFromAnotherNode(t *testing.T) {
+func TestTakeoverFromAnotherNode(t *testing.T) { eachDurable(t, testTakeoverFromAnotherNode) }
+
+func testTakeoverFromAnotherNode(t *testing.T, on string) {
 	if testing.Short() {
 		t.Skip("starts a cluster of three; run without -short")
 	}
-	nodes := cluster(t)
+	nodes := cluster(t, with(on))
 	a := connect(t, nodes[0], "same", "keep")
 	a.subscribe("x", 1)
 	b := connect(t, nodes[1], "same", "keep", "present")
@@ -326,8 +328,10 @@ func TestRefusedConnects(t *testing.T) {
 }
 
 // With pipelining off the broker answers each packet before it reads the next one; the answers are the same.
-func TestStopAndWait(t *testing.T) {
-	s := open(t, StoreStaged, func(c *Config) { c.Pipeline = false })
+func TestStopAndWait(t *testing.T) { eachDurable(t, testStopAndWait) }
+
+func testStopAndWait(t *testing.T, on string) {
+	s := open(t, on, func(c *Config) { c.Pipeline = false })
 	w := connect(t, s, "w")
 	w.subscribe("a", 2)
 	p := connect(t, s, "p")
@@ -339,9 +343,11 @@ func TestStopAndWait(t *testing.T) {
 }
 
 // What a kept session held and what it subscribed to survives the broker.
-func TestRestart(t *testing.T) {
+func TestRestart(t *testing.T) { eachDurable(t, testRestart) }
+
+func testRestart(t *testing.T, on string) {
 	dir := t.TempDir()
-	cfg := Config{Listen: "127.0.0.1:0", Store: StoreStaged, StoreDir: dir, Pipeline: true, Log: testLog(t)}
+	cfg := Config{Listen: "127.0.0.1:0", Store: on, StoreDir: dir, Pipeline: true, Log: testLog(t)}
 	s := start(t, cfg)
 	w := connect(t, s, "w", "keep")
 	w.subscribe("a", 1)

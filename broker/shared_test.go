@@ -12,6 +12,13 @@ import (
 	"inflight/broker/packet"
 )
 
+// sharing skips a test on a store without shared subscriptions.
+func sharing(t *testing.T, s *Server) {
+	if !s.shares() {
+		t.Skipf("the %s store has no shared subscriptions", s.cfg.Store)
+	}
+}
+
 // group is the Topic Filter of the shared subscription of most tests.
 const group = "$share/g/a/#"
 
@@ -25,6 +32,7 @@ func (p *peer) completes(id uint16, topic, payload string) {
 // One of the members gets each message, in turn, at the QoS and with the options of its own subscription [MQTT-4.8.2-3].
 func TestSharedDistribution(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Server) {
+		sharing(t, s)
 		members := []*peer5{clean5(t, s, "m0"), clean5(t, s, "m1")}
 		members[0].subscribe(7, packet.Subscription{Filter: group, QoS: 1, RetainAsPublished: true})
 		members[1].subscribe(9, packet.Subscription{Filter: group, QoS: 2})
@@ -72,6 +80,7 @@ func TestSharedDistribution(t *testing.T) {
 
 func TestSharedRefused(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Server) {
+		sharing(t, s)
 		m := clean5(t, s, "m")
 		m.send(packet.V5.AppendSubscribe(nil, &packet.Subscribe{ID: 3, Subscriptions: []packet.Subscription{
 			{Filter: "$share//a"}, {Filter: "$share/g+/a"}, {Filter: "$share/g"}, {Filter: "$share/g/"}, {Filter: "$share/g/a#"}, {Filter: group, QoS: 1},
@@ -88,6 +97,7 @@ func TestSharedRefused(t *testing.T) {
 // The permission is that of the filter inside.
 func TestSharedRights(t *testing.T) {
 	eachStoreWith(t, files(t, "user alice allow both a/#\n", "alice"), func(t *testing.T, s *Server) {
+		sharing(t, s)
 		m := as(t, s, "alice", "m")
 		m.want("CONNACK present=false code=0")
 		m.send(packet.AppendSubscribe(nil, &packet.Subscribe{ID: 1, Subscriptions: []packet.Subscription{
@@ -101,6 +111,7 @@ func TestSharedRights(t *testing.T) {
 // that is [MQTT-4.8.2-4], and nobody else gets the message.
 func TestSharedResume(t *testing.T) {
 	places(t, func(t *testing.T, first *Server, move func() *Server) {
+		sharing(t, first)
 		id := fmt.Sprint(time.Now().UnixNano())
 		a, b := connect(t, first, "a"+id, "keep"), connect(t, first, "b"+id, "keep")
 		a.subscribe(group, 2)
@@ -153,6 +164,7 @@ func TestSharedResume(t *testing.T) {
 // to another at QoS 2 [MQTT-4.8.2-5], and is at QoS 1.
 func TestSharedSessionEnds(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Server) {
+		sharing(t, s)
 		for name, keep := range map[string]bool{"a clean session": false, "a kept session": true} {
 			t.Run(name, func(t *testing.T) {
 				a := connect5(t, s, &packet.Connect{ClientID: "a", CleanSession: true, Properties: &props{
@@ -213,6 +225,7 @@ func sentencesOf(format string, numbers ...int) (all []string) {
 // What is in flight of a shared subscription that is given up is completed there [MQTT-3.10.4-3] and given to nobody else.
 func TestSharedUnsubscribeInFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Server) {
+		sharing(t, s)
 		a, b := connect(t, s, "a", "keep"), connect(t, s, "b")
 		a.subscribe(group, 2)
 		b.subscribe(group, 2)

@@ -24,7 +24,7 @@ func TestSharedOverCrashes(t *testing.T) {
 }
 
 func runSharedCrashes(t *testing.T, nodes, kills int) {
-	c, kill := startCrashes(t, nodes)
+	c := startCrashes(t, StoreStaged, nodes)
 	const size = 4
 	members := make([]*receiver, size)
 	var subscribed, receiving, publishing sync.WaitGroup
@@ -73,7 +73,7 @@ func runSharedCrashes(t *testing.T, nodes, kills int) {
 	}
 	publishing.Go(func() { u.run() })
 	for range kills {
-		kill()
+		c.kill()
 	}
 	close(c.over)
 	publishing.Wait()

@@ -27,7 +27,7 @@ func (p *peer) subscribeAmidst(filter string, qos byte) {
 
 func TestSysTopics(t *testing.T) {
 	fast := func(c *Config) { sysOften(c); c.Version = "v9" }
-	for _, name := range []string{StoreMemory, StoreStaged} {
+	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, name, fast)
 			all, one := connect(t, s, "all"), connect(t, s, "one")
