@@ -84,6 +84,7 @@ type committer struct {
 	author uint64
 	send   func(number uint64, data []byte) error
 	settle func(add func(w who, sub pos, deliveries []byte) (room bool)) // drains what was settled
+	wake   func()                                                        // makes somebody call ready soon
 	limit  int                                                           // bytes of a batch
 	most   int                                                           // bytes that are pending
 
@@ -105,8 +106,8 @@ type committer struct {
 	spare    [][]byte
 }
 
-func newCommitter(author uint64, send func(uint64, []byte) error, settle func(add func(who, pos, []byte) bool)) *committer {
-	c := &committer{author: author, send: send, settle: settle, limit: maxBatch, most: maxPending, space: math.MaxInt64}
+func newCommitter(author uint64, send func(uint64, []byte) error, settle func(add func(who, pos, []byte) bool), wake func()) *committer {
+	c := &committer{author: author, send: send, settle: settle, wake: wake, limit: maxBatch, most: maxPending, space: math.MaxInt64}
 	c.room = sync.NewCond(&c.mu)
 	c.gather = c.fresh()
 	return c
@@ -154,6 +155,17 @@ func (c *committer) end(b []byte, o op) {
 	c.pending += len(b) - len(c.gather.data)
 	c.gather.data = b
 	c.gather.ops = append(c.gather.ops, o)
+	due := len(c.flight) < maxInFlight
+	c.mu.Unlock()
+	if due {
+		c.wake()
+	}
+}
+
+// ready sends what has gathered, if there is room in flight. It is called by another goroutine than the one that brings
+// records: a connection brings what it has read at once, and all of that goes together.
+func (c *committer) ready() {
+	c.mu.Lock()
 	c.flush()
 	c.mu.Unlock()
 }

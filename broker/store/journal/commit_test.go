@@ -38,7 +38,7 @@ func newFake() *fakeJournal {
 			}
 		}
 		f.settle = nil
-	})
+	}, func() { f.c.ready() })
 	return f
 }
 

@@ -65,8 +65,8 @@
 // # The commit path
 //
 // [Store.Hold] and the like encode their record into the batch in the making (commit.go). If fewer than two batches are
-// under way it leaves at once; if not, it leaves with all that has gathered when one of them is applied. There is no timer:
-// alone on a broker, a record is a batch. JetStream replicates it, and with its commit the stream's leader publishes it to
+// under way a goroutine is told to send it, which finds with it what the connection has read at once; if not, it leaves
+// with all that has gathered when one of them is applied. There is no timer: alone on a broker, a record is a batch. JetStream replicates it, and with its commit the stream's leader publishes it to
 // every node (RePublish); the leader's own node has it without a further hop. A node that sees a gap in the sequence, or
 // hears of a stored batch that does not come, or has heard nothing for a second, reads the journal. Then the batch is
 // applied, feeds are woken, and the operations of its author are reported.

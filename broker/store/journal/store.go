@@ -93,13 +93,14 @@ type Store struct {
 	dirtyMu sync.Mutex
 	dirty   []*feed // have something settled
 
-	acked  atomic.Uint64 // highest sequence that JetStream said it stored
-	moved  atomic.Int64  // when something was applied last, in Unix nanoseconds
-	keeper keeper
-	stop   chan struct{}
-	wg     sync.WaitGroup
-	life   context.Context // ends with the store
-	end    context.CancelFunc
+	acked    atomic.Uint64 // highest sequence that JetStream said it stored
+	moved    atomic.Int64  // when something was applied last, in Unix nanoseconds
+	keeper   keeper
+	gathered chan struct{} // records wait to be sent
+	stop     chan struct{}
+	wg       sync.WaitGroup
+	life     context.Context // ends with the store
+	end      context.CancelFunc
 }
 
 // Open finds the journal or makes it, and applies it: the newest snapshot, then what came after. It returns once this
@@ -113,11 +114,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, log: cfg.Log, open: make(map[*feed]struct{}), mineIDs: make(map[uint64]bool), epochs: make(map[string]pos),
 		wire: &wire{nc: cfg.Conn, js: js, replicas: cfg.Replicas, lead: cfg.Lead, log: cfg.Log},
-		stop: make(chan struct{}), keeper: keeper{due: make(chan struct{}, 1)},
+		stop: make(chan struct{}), gathered: make(chan struct{}, 1), keeper: keeper{due: make(chan struct{}, 1)},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	author := s.newAuthor()
-	s.commit = newCommitter(author, func(number uint64, data []byte) error { return s.wire.append(s.acks, number, data) }, s.drainSettled)
+	s.commit = newCommitter(author, func(number uint64, data []byte) error { return s.wire.append(s.acks, number, data) },
+		s.drainSettled, s.signal)
 	s.commit.limit = min(maxBatch, int(cfg.Conn.MaxPayload())/2)
 	if err := s.boot(ctx); err != nil {
 		s.end()
@@ -161,6 +163,7 @@ func (s *Store) boot(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen to the journal: %w", ended(err))
 	}
+	s.wg.Go(s.sender)
 	s.wg.Go(s.ticker)
 	s.wg.Go(s.keep)
 	for {
@@ -174,6 +177,26 @@ func (s *Store) boot(ctx context.Context) error {
 		return fmt.Errorf("apply the journal: %w", err)
 	}
 	return nil
+}
+
+// signal tells the sender that records wait.
+func (s *Store) signal() {
+	select {
+	case s.gathered <- struct{}{}:
+	default:
+	}
+}
+
+// sender sends what has gathered.
+func (s *Store) sender() {
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.gathered:
+			s.commit.ready()
+		}
+	}
 }
 
 // newAuthor makes up an author, which no other store is.
