@@ -341,7 +341,7 @@ var groupRES = []*Rule{
 	},
 	{
 		ID: "RES-16", Title: "twice Receive Maximum after a resumption is served or refused, and the broker goes on", In: V5, Level: Info,
-		Statements: "3.3.4-7", Why: "the client is over its window", Needs: []Need{QoS2, SmallRM}, Control: ControlResume,
+		Statements: "3.3.4-7", Why: "the client is over its window", Needs: []Need{QoS2, SmallRM}, Control: ControlResume, Heavy: true,
 		Script: func(s *Script) {
 			n := s.Caps.Receive
 			s.Connect("p", Kept)

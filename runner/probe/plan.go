@@ -63,6 +63,7 @@ type Event struct {
 const (
 	checkBudget = 90 * time.Second
 	heavyBudget = 5 * time.Minute
+	lateFactor  = 3 // how much longer an answer may take when a check is run again alone
 	rowBudget   = 2 * time.Minute // of all rounds of a row; the one that began before it ends
 )
 
@@ -71,7 +72,6 @@ type runner struct {
 	cfg   Config
 	tag   string
 	seq   atomic.Int64
-	heavy chan struct{}
 
 	mu      sync.Mutex
 	c       *result.Check
@@ -79,6 +79,7 @@ type runner struct {
 	inv     map[string]*result.CheckRow // invariants by id and version
 	done    int
 	total   int
+	late    []job // only something that did not come in time was found
 	saved   int64 // bytes of histories
 	errs    []error
 }
@@ -93,7 +94,7 @@ func mqttName(level byte) string {
 
 // Run checks a broker. The result is never nil; on an error it is partial.
 func Run(ctx context.Context, cfg Config) (*result.Check, error) {
-	r := &runner{cfg: cfg, tag: newTag(), heavy: make(chan struct{}, 1), running: map[string]bool{}, inv: map[string]*result.CheckRow{}}
+	r := &runner{cfg: cfg, tag: newTag(), running: map[string]bool{}, inv: map[string]*result.CheckRow{}}
 	r.c = &result.Check{
 		Tool: cfg.ToolLabel, Started: time.Now(), Target: cfg.Target, Seed: cfg.Seed, Rounds: cfg.Rounds, Quick: cfg.Quick, Timeout: int64(cfg.Timeout),
 		Rows: []result.CheckRow{}, Speaks: []result.CheckVersion{},
@@ -129,6 +130,8 @@ type job struct {
 	level byte
 	caps  check.Caps
 	own   bool
+	again bool   // it is run once more, alone, and answers may take longer
+	late  string // what did not come in time the first time
 }
 
 func (r *runner) versions(ctx context.Context) error {
@@ -221,16 +224,16 @@ func newRow(rule *check.Rule, level byte) result.CheckRow {
 	}
 }
 
-// all runs the jobs: the slow ones first, so that what waits does so beside the others; those that disturb others last,
-// one after the other.
+// all runs the jobs: light ones side by side, those that wait first; then what is heavy, one after the other, because a
+// broker that is busy with it answers others late; then what disturbs others; and last what was only late, alone.
 func (r *runner) all(ctx context.Context, jobs []job) error {
 	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(weight(a), weight(b)) })
-	var shared, alone []job
+	var light, rest []job
 	for _, j := range jobs {
-		if j.rule.Alone {
-			alone = append(alone, j)
+		if j.rule.Alone || j.rule.Heavy {
+			rest = append(rest, j)
 		} else {
-			shared = append(shared, j)
+			light = append(light, j)
 		}
 	}
 	queue := make(chan job)
@@ -242,7 +245,7 @@ func (r *runner) all(ctx context.Context, jobs []job) error {
 			}
 		})
 	}
-	for _, j := range shared {
+	for _, j := range light {
 		if ctx.Err() != nil {
 			break
 		}
@@ -250,42 +253,48 @@ func (r *runner) all(ctx context.Context, jobs []job) error {
 	}
 	close(queue)
 	workers.Wait()
-	for _, j := range alone {
-		if ctx.Err() != nil {
-			break
+	for _, j := range rest {
+		if ctx.Err() == nil {
+			r.do(ctx, j)
 		}
-		r.do(ctx, j)
+	}
+	late := r.late
+	for _, j := range late {
+		if ctx.Err() == nil {
+			r.do(ctx, j)
+		}
 	}
 	return nil
 }
 
 func weight(j job) int {
 	switch {
+	case j.rule.Alone:
+		return 4
+	case j.rule.Heavy:
+		return 3
 	case j.rule.Slow:
 		return 0
-	case j.rule.Heavy:
-		return 1
 	case j.rule.Racy:
-		return 2
+		return 1
 	}
-	return 3
+	return 2
 }
 
 func (r *runner) do(ctx context.Context, j job) {
-	if j.rule.Heavy {
-		select {
-		case r.heavy <- struct{}{}:
-			defer func() { <-r.heavy }()
-		case <-ctx.Done():
-			return
-		}
-	}
 	name := j.rule.ID + " (" + mqttName(j.level) + ")"
 	r.note(name, true)
-	row := r.row(ctx, j)
+	row, again := r.row(ctx, &j)
 	r.note(name, false)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return // what a dying run found says nothing
+	case again:
+		j.again = true
+		r.mu.Lock()
+		r.late = append(r.late, j)
+		r.mu.Unlock()
+		return
 	}
 	r.mu.Lock()
 	r.c.Rows = append(r.c.Rows, row)
@@ -318,10 +327,11 @@ func (r *runner) tell(e Event) {
 	r.cfg.Progress(e)
 }
 
-// row runs one rule, all its rounds.
-func (r *runner) row(ctx context.Context, j job) result.CheckRow {
+// row runs one rule, all its rounds. again says that it is to be run once more when nothing else runs: something did not
+// come in time, and nothing else was found. A machine may be late.
+func (r *runner) row(ctx context.Context, j *job) (row result.CheckRow, again bool) {
 	start := time.Now()
-	row := newRow(j.rule, j.level)
+	row = newRow(j.rule, j.level)
 	row.Rounds, row.Seed = 1, r.cfg.Seed
 	if j.rule.Racy {
 		row.Rounds = r.cfg.Rounds
@@ -334,12 +344,17 @@ func (r *runner) row(ctx context.Context, j job) result.CheckRow {
 			row.Rounds = round - 1
 			break
 		}
-		h := r.play(ctx, j, j.rule, round)
+		h := r.play(ctx, *j, j.rule, round)
 		v := check.Judge(j.rule, h)
-		if v.Outcome == check.Violated && v.Timeout && len(v.Findings) == 1 {
-			v, h = r.again(ctx, j, round, v, h)
+		switch {
+		case j.again:
+		case v.Timeout && len(v.Findings) == 1:
+			j.late = v.Findings[0].Text
+			return row, true
+		case v.Outcome == check.Inconclusive && ctx.Err() == nil:
+			return row, true
 		}
-		r.invariants(ctx, j, h)
+		r.invariants(ctx, *j, h)
 		if name := r.keep(h, fmt.Sprintf("%s-%s-%d", j.rule.ID, mqttName(j.level), round)); name != "" {
 			row.Histories = append(row.Histories, name)
 		}
@@ -361,19 +376,12 @@ func (r *runner) row(ctx context.Context, j job) result.CheckRow {
 			}
 		}
 	}
-	r.decide(ctx, &row, j, worst, evidence)
-	row.TookNs = int64(time.Since(start))
-	return row
-}
-
-// again plays a round once more whose only fault is that something did not come in time: a machine may be late.
-func (r *runner) again(ctx context.Context, j job, round int, v check.Verdict, h *history.History) (check.Verdict, *history.History) {
-	h2 := r.play(ctx, j, j.rule, round)
-	v2 := check.Judge(j.rule, h2)
-	if v2.Outcome == check.OK {
-		return check.Verdict{Outcome: check.Inconclusive, Why: "once, not at the second try: " + v.Findings[0].Text}, h
+	if j.late != "" && row.Violated == 0 && row.Unsure == 0 {
+		row.Unsure, row.Why = 1, "late beside other checks, not when run alone: "+j.late
 	}
-	return v2, h2
+	r.decide(ctx, &row, *j, worst, evidence)
+	row.TookNs = int64(time.Since(start))
+	return row, false
 }
 
 // decide makes the outcome of the row from its rounds; a violation needs its control.
@@ -424,6 +432,9 @@ func (r *runner) play(ctx context.Context, j job, rule *check.Rule, round int) *
 	s := check.NewScript(j.level, j.caps, r.cfg.Quick, round, r.cfg.Seed)
 	rule.Script(s)
 	env := r.environment()
+	if j.again {
+		env.Timeout *= lateFactor
+	}
 	if j.own {
 		own, err := r.cfg.Own(ctx)
 		if err != nil {
