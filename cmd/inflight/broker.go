@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -40,6 +41,7 @@ func newBrokerCommand() *cobra.Command {
 	cfg := broker.Config{}
 	pipeline := switchValue(true)
 	options := brokerOptions{}
+	faults := misbehaveFlags{}
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Serve the reference broker",
@@ -77,7 +79,7 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 				if len(cfg.Listeners) > 0 && !cmd.Flags().Changed("listen") {
 					cfg.Listen = ""
 				}
-				return broker.Check(cfg)
+				return errors.Join(faults.check(), broker.Check(cfg))
 			})
 			if done || err != nil {
 				return err
@@ -87,6 +89,9 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 			}
 			cfg.Pipeline = bool(pipeline)
 			cfg.Reload = hangups(cmd.Context())
+			if len(faults.faults) > 0 {
+				return faults.serve(cmd.Context(), cfg)
+			}
 			return broker.Serve(cmd.Context(), cfg)
 		},
 	}
@@ -106,6 +111,7 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 	f.BoolVar(&cfg.Lead, "lead", false, "ask for the leadership of the streams; with --nats, for the server that it is connected to")
 	addNATSFlags(f, &cfg.NATS)
 	options.register(f, &cfg)
+	faults.register(f)
 	cmd.AddCommand(newPasswdCommand())
 	return cmd
 }

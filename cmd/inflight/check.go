@@ -38,6 +38,7 @@ type checkFlags struct {
 	list                 bool
 	explain              string
 	replay               string
+	selfTesting          bool
 	failOn               choiceValue
 	format               choiceValue
 	out, junit           string
@@ -95,6 +96,7 @@ Client identifiers and topics are unique to the run and removed afterwards, so t
 	flags.BoolVar(&f.list, "list", false, "print the catalogue, as a table, markdown or json")
 	flags.StringVar(&f.explain, "explain", "", "print what is known about one rule, by its `ID`, with its script")
 	flags.StringVar(&f.replay, "replay", "", "judge the histories in `DIR` again")
+	flags.BoolVar(&f.selfTesting, "self-test", false, "plant faults into brokers and see that the rules find them")
 	flags.StringVar(&f.username, "username", "", "`NAME` of the user that connects")
 	flags.StringVar(&f.passwordFile, "password-file", "", "`FILE` that holds the user's password")
 	flags.StringVar(&f.ca, "ca", "", "`FILE` of the CA of the broker's certificate, PEM; for tls:// and wss://")
@@ -115,6 +117,8 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 		return explainRule(cmd.OutOrStdout(), f.explain)
 	case f.replay != "":
 		return f.judgeAgain(cmd)
+	case f.selfTesting:
+		return f.selfTest(cmd, rules)
 	case len(args) == 0:
 		return usagef("check takes one target (see: inflight check --help)")
 	}
@@ -137,8 +141,11 @@ func (f *checkFlags) rules() ([]*check.Rule, error) {
 			some = append(some, r)
 		}
 	}
-	if len(some) == 0 {
+	switch {
+	case len(some) == 0:
 		return nil, errors.New("the flags leave no rule to run")
+	case !f.list && !slices.ContainsFunc(some, func(r *check.Rule) bool { return r.Script != nil }):
+		return nil, errors.New("the invariants are judged on the connections of other rules: choose some of those too")
 	}
 	return some, nil
 }

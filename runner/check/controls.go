@@ -43,10 +43,10 @@ var controls = []*Rule{
 		Script: func(s *Script) {
 			s.Watch("w", 0, "t")
 			s.Connect("p")
-			s.Send("p", P0("A"))
+			s.Send("p", P0("=A"))
 			s.Ping("p")
 			if s.Caps.Delivers {
-				s.Expect("w", Del("A"))
+				s.Expect("w", Del("=A"))
 			}
 		}, Judge: None,
 	},
@@ -73,15 +73,15 @@ var controls = []*Rule{
 		Script: func(s *Script) {
 			s.Watch("w", 2, "t")
 			s.Connect("p")
-			s.Exchange("p", P1(1, "A"))
-			s.Exchange("p", P2(2, "B"))
+			s.Exchange("p", P1(30_001, "=A"))
+			s.Exchange("p", P2(30_002, "=B"))
 			if s.Caps.Delivers {
 				s.Fence("p", 2, "t", "w")
 			}
 		},
 		Judge: func(j *J) {
 			if j.Caps.Delivers {
-				OnceAnyOrder("w", "A", "B")(j)
+				OnceAnyOrder("w", "=A", "=B")(j)
 			}
 		},
 	},
@@ -90,15 +90,15 @@ var controls = []*Rule{
 func exchange(s *Script, qos byte) {
 	s.Watch("w", 2, "t")
 	s.Connect("p")
-	s.Exchange("p", P(qos, 1, "A"))
+	s.Exchange("p", P(qos, 30_001, "=A"))
 	if s.Caps.Delivers {
-		s.Expect("w", Del("A"))
+		s.Expect("w", Del("=A"))
 	}
 }
 
 func arrives(j *J) {
 	if j.Caps.Delivers {
-		Once("w", "A")(j)
+		Once("w", "=A")(j)
 	}
 	NoneOf("p", history.PUBLISH)(j)
 }

@@ -18,32 +18,35 @@ const (
 // detectBurst is how many messages show whether acknowledgements come in order.
 const detectBurst = 20
 
+// Detection and controls use identifiers from 30,000 on, and bodies that begin with "=": a broker with a planted fault leaves
+// them alone, as it does fences.
+
 // Detection is the script that shows what a broker can do. Nothing in it is an obligation but the CONNACK.
 func Detection(s *Script) {
 	s.Connect("p")
 	s.Connect("w")
 	s.Send("w", Msg{Type: packet.SUBSCRIBE, ID: 1, Subs: []packet.Subscription{{Filter: "t", QoS: 2}}})
 	s.Maybe("w", detectWait, Want{Type: history.SUBACK, ID: 1})
-	s.Send("p", P1(1, "one"))
-	s.Maybe("p", detectWait, Ack(history.PUBACK, 1))
-	s.Maybe("w", detectWait, Del("one"))
-	s.Send("p", P2(2, "two"))
-	s.Maybe("p", detectWait, Ack(history.PUBREC, 2))
-	s.Maybe("w", holdWait, Del("two"))
-	s.Send("p", Rel(2))
-	s.Maybe("p", detectWait, Ack(history.PUBCOMP, 2))
-	s.Maybe("w", detectWait, Del("two"))
-	s.Send("p", Publishes(1, 100, detectBurst)...)
-	s.Maybe("p", detectWait, Acks(history.PUBACK, 100, 100+detectBurst-1)...)
-	s.Send("p", Publishes(2, 200, detectBurst)...)
-	s.Maybe("p", detectWait, Acks(history.PUBREC, 200, 200+detectBurst-1)...)
-	s.Send("p", Rels(200, 200+detectBurst-1)...)
-	s.Maybe("p", detectWait, Acks(history.PUBCOMP, 200, 200+detectBurst-1)...)
+	s.Send("p", P1(30_001, "=one"))
+	s.Maybe("p", detectWait, Ack(history.PUBACK, 30_001))
+	s.Maybe("w", detectWait, Del("=one"))
+	s.Send("p", P2(30_002, "=two"))
+	s.Maybe("p", detectWait, Ack(history.PUBREC, 30_002))
+	s.Maybe("w", holdWait, Del("=two"))
+	s.Send("p", Rel(30_002))
+	s.Maybe("p", detectWait, Ack(history.PUBCOMP, 30_002))
+	s.Maybe("w", detectWait, Del("=two"))
+	s.Send("p", Publishes(1, 30_100, detectBurst)...)
+	s.Maybe("p", detectWait, Acks(history.PUBACK, 30_100, 30_100+detectBurst-1)...)
+	s.Send("p", Publishes(2, 30_200, detectBurst)...)
+	s.Maybe("p", detectWait, Acks(history.PUBREC, 30_200, 30_200+detectBurst-1)...)
+	s.Send("p", Rels(30_200, 30_200+detectBurst-1)...)
+	s.Maybe("p", detectWait, Acks(history.PUBCOMP, 30_200, 30_200+detectBurst-1)...)
 
 	// Each may be refused with the end of the connection, so each has one of its own.
 	s.Connect("r")
 	s.Retained = append(s.Retained, "r")
-	s.Send("r", P(0, 0, "kept").On("r").Retained())
+	s.Send("r", P(0, 0, "=kept").On("r").Retained())
 	s.Send("r", Msg{Type: packet.PINGREQ})
 	s.Maybe("r", detectWait, Want{Type: history.PINGRESP})
 	s.Connect("q")
@@ -55,7 +58,7 @@ func Detection(s *Script) {
 		s.Maybe(conn, detectWait, Want{Type: history.SUBACK, ID: 1})
 	}
 	s.Connect("v")
-	s.Send("v", P(0, 0, "share").On("s"), P(0, 0, "wild").On("x/y"))
+	s.Send("v", P(0, 0, "=share").On("s"), P(0, 0, "=wild").On("x/y"))
 	// Some of it may never come: all is waited for at once.
 	s.Quiet(optionalWait)
 }
@@ -82,9 +85,9 @@ func Detected(h *history.History) Caps {
 		return false
 	}
 	switch {
-	case !has("p", history.PUBACK, 1):
+	case !has("p", history.PUBACK, 30_001):
 		c.MaxQoS = 0
-	case !has("p", history.PUBREC, 2):
+	case !has("p", history.PUBREC, 30_002):
 		c.MaxQoS = min(c.MaxQoS, 1)
 	}
 	for _, i := range j.Got("w", history.SUBACK) {
@@ -100,18 +103,18 @@ func Detected(h *history.History) Caps {
 		}
 		return Item{}, false
 	}
-	_, c.Delivers = delivered("w", "one")
-	if at, ok := delivered("w", "two"); ok {
+	_, c.Delivers = delivered("w", "=one")
+	if at, ok := delivered("w", "=two"); ok {
 		c.Method = "B"
 		for _, i := range j.Put("p", history.PUBREL) {
-			if i.P.ID == 2 && i.Event < at.Event {
+			if i.P.ID == 30_002 && i.Event < at.Event {
 				c.Method = "A"
 			}
 		}
 	}
-	_, c.Retain = delivered("q", "kept")
-	_, c.Wildcards = delivered("f0", "wild")
-	_, c.Shared = delivered("f1", "share")
+	_, c.Retain = delivered("q", "=kept")
+	_, c.Wildcards = delivered("f0", "=wild")
+	_, c.Shared = delivered("f1", "=share")
 	probe := &J{view: j.view, V: h.Version, Rule: &Rule{Level: Info}, Caps: c}
 	InOrder(Ordered, "p", history.PUBLISH, history.PUBACK, 1)(probe)
 	InOrder(Ordered, "p", history.PUBLISH, history.PUBREC, 2)(probe)

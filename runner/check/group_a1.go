@@ -132,7 +132,7 @@ var groupA1 = []*Rule{
 	},
 	{
 		ID: "A1-10", Title: "Topic Aliases apply in packet order inside a window", In: V5, Level: Must, Statements: "3.3.2-12",
-		Needs: []Need{QoS1, Aliases, Deliver}, Faults: []string{"deliver-swap"},
+		Needs: []Need{QoS1, Aliases, Deliver}, Faults: []string{"alias-stale"},
 		Script: func(s *Script) {
 			s.Watch("w", 1, "t", "u")
 			s.Connect("p")

@@ -257,7 +257,7 @@ var groupBAD = []*Rule{
 		Judge: Never("w"),
 	},
 	{
-		ID: "BAD-15", Title: "a PUBLISH that ends in the middle is not delivered", In: Both, Level: Must, Statements: "4.8.0-2 | 4.13.1-1", Why: "there is no such packet", Needs: []Need{QoS1, Deliver},
+		ID: "BAD-15", Title: "a PUBLISH that ends in the middle is not delivered", In: Both, Level: Must, Statements: "4.8.0-2 | 4.13.1-1", Why: "there is no such packet", Needs: []Need{QoS1, Deliver}, Faults: []string{"partial-delivers"},
 		Script: func(s *Script) {
 			s.Watch("w", 2, "t")
 			s.Connect("q")
@@ -310,7 +310,7 @@ var groupBAD = []*Rule{
 	},
 	{
 		ID: "BAD-20", Title: "a bad packet inside a window: what was before it is acknowledged or resumable, what is after it does not happen", In: Both, Level: Must, Statements: "4.8.0-1 | 4.13.1-1",
-		Why: "the connection ends there, the session does not", Needs: inWindow, Control: ControlResume, Faults: []string{"resume-forgets", "lose"},
+		Why: "the connection ends there, the session does not", Needs: inWindow, Control: ControlResume, Faults: []string{"lose"},
 		Script: func(s *Script) {
 			s.Watch("w", 2, "t")
 			s.Connect("p", Kept)

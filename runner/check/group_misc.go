@@ -137,7 +137,7 @@ var groupMISC = []*Rule{
 	},
 	{
 		ID: "MISC-06", Title: "after DISCONNECT there is no Will, and a kept session keeps its unreleased exchanges", In: Both, Level: Must, Statements: "3.14.4-3 3.1.2-10 | 3.14.4-3 3.1.2-10",
-		Needs: inWindow, Control: ControlResume, Faults: []string{"resume-forgets"},
+		Needs: inWindow, Control: ControlResume, Faults: []string{"lose"},
 		Script: func(s *Script) {
 			s.Watch("w", 2, "t")
 			s.Connect("p", Kept, WithWill(willOf("WILL")))
@@ -246,7 +246,7 @@ var groupMISC = []*Rule{
 	},
 	{
 		ID: "MISC-12", Title: "many clients that are cut at once all resume, and their exchanges complete", In: Both, Level: Info, Statements: "4.4.0-1 | 4.4.0-1", Why: "a network that comes back",
-		Needs: []Need{QoS2}, Heavy: true, Control: ControlResume, Faults: []string{"resume-forgets"},
+		Needs: []Need{QoS2}, Heavy: true, Control: ControlResume, Faults: []string{"pubcomp-drop"},
 		Script: func(s *Script) {
 			n, window := s.Pick(500, 40), uint16(min(16, s.Caps.Receive))
 			names := make([]string, n)

@@ -20,7 +20,7 @@ func watcherOf(conn string) string { return "w" + conn[1:] }
 var groupQ2I = []*Rule{
 	{
 		ID: "Q2I-01", Title: "one exchange: PUBREC, PUBCOMP, one delivery", In: Both, Level: Must, Statements: "4.3.3-2 | 4.3.3-8 4.3.3-11",
-		Needs: inWindow, Faults: []string{"pubrec-drop", "pubcomp-drop", "pubrec-wrong-id", "pubcomp-wrong-id", "lose", "deliver-twice"},
+		Needs: inWindow, Faults: []string{"pubrec-drop", "pubcomp-drop", "pubrec-wrong-id", "pubcomp-wrong-id", "lose", "deliver-twice", "pubrec-twice"},
 		Script: func(s *Script) {
 			s.Watch("w", 2, "t")
 			s.Connect("p")

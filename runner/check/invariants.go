@@ -25,7 +25,7 @@ var invariants = []*Rule{
 	{
 		ID: "INV-ID", In: Both, Level: Must, Statements: "2.3.1-4 3.3.1-1 | 2.2.1-4 3.3.1-1",
 		Title:  "no PUBLISH with an identifier in use, but with DUP on a later connection of the session",
-		Faults: []string{"id-reused"}, Judge: idsFree,
+		Faults: []string{"id-reused", "resend-live"}, Judge: idsFree,
 	},
 	{
 		ID: "INV-WINDOW", In: V5, Level: Must, Statements: "3.3.4-9",

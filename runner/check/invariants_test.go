@@ -124,8 +124,8 @@ func TestDetected(t *testing.T) {
 		change mutation
 		holds  func(c Caps) bool
 	}{
-		{"no PUBREC", drop("p", history.PUBREC, 2, ""), func(c Caps) bool { return c.MaxQoS == 1 }},
-		{"no PUBACK", drop("p", history.PUBACK, 1, ""), func(c Caps) bool { return c.MaxQoS == 0 }},
+		{"no PUBREC", drop("p", history.PUBREC, 30_002, ""), func(c Caps) bool { return c.MaxQoS == 1 }},
+		{"no PUBACK", drop("p", history.PUBACK, 30_001, ""), func(c Caps) bool { return c.MaxQoS == 0 }},
 		{"a subscription at QoS 1", edit("w", history.SUBACK, 0, "", func(b []byte) []byte { b[len(b)-1] = 1; return b }), func(c Caps) bool { return c.MaxQoS == 1 }},
 		{"nothing is delivered", dropAll("w", history.PUBLISH, ""), func(c Caps) bool { return !c.Delivers && c.Method == "" }},
 		{"nothing is retained", dropAll("q", history.PUBLISH, ""), func(c Caps) bool { return !c.Retain }},

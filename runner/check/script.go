@@ -44,6 +44,7 @@ type Step struct {
 
 	// What follows when it does not happen: a Soft expectation goes on, a Setup one makes the run say nothing.
 	Soft, Setup bool
+	Long        bool // it waits LongFactor times as long
 
 	For  time.Duration // how long, at most or at all; 0: the run's timeout
 	N    int
@@ -347,16 +348,19 @@ func (s *Script) Expect(conn string, wants ...Want) {
 
 // ExpectResent is Expect for what a resumption owes: when it comes is only a should, so that it gets a long time.
 func (s *Script) ExpectResent(conn string, wants ...Want) {
-	s.add(Step{Op: OpExpect, Conn: conn, Wants: wants, For: resendWait}, "%s: expect %s (within %v)", conn, wantsText(wants), resendWait)
+	s.add(Step{Op: OpExpect, Conn: conn, Wants: wants, Long: true}, "%s: expect %s, which may take long", conn, wantsText(wants))
 }
 
-// AwaitAll waits until the deliveries are there, as long as a broker may take to send again: what is late is not lost.
+// AwaitAll waits until the client has got the deliveries, on whichever of its connections, as long as a broker may take to
+// send again: what is late is not lost.
 func (s *Script) AwaitAll(conn string, bodies ...string) {
-	s.Maybe(conn, resendWait, Dels(bodies...)...)
+	wants := Dels(bodies...)
+	s.add(Step{Op: OpGather, Conn: conn, Wants: wants, Long: true}, "%s: wait until it has got %s, which may take long", conn, wantsText(wants))
 }
 
-// resendWait covers brokers that send again by a timer of 30 s only.
-const resendWait = 40 * time.Second
+// LongFactor is how many times an answer's time a Long step waits: with the usual ten seconds it covers brokers that send
+// again by a timer of half a minute only.
+const LongFactor = 4
 
 // Maybe waits for the packets, or for the end of the connection, at most for d, and goes on whatever came.
 func (s *Script) Maybe(conn string, d time.Duration, wants ...Want) {

@@ -63,15 +63,15 @@ type Event struct {
 const (
 	checkBudget = 90 * time.Second
 	heavyBudget = 5 * time.Minute
-	lateFactor  = 3 // how much longer an answer may take when a check is run again alone
+	lateFactor  = 3               // how much longer an answer may take when a check is run again alone
 	rowBudget   = 2 * time.Minute // of all rounds of a row; the one that began before it ends
 )
 
 // runner is one whole check.
 type runner struct {
-	cfg   Config
-	tag   string
-	seq   atomic.Int64
+	cfg Config
+	tag string
+	seq atomic.Int64
 
 	mu      sync.Mutex
 	c       *result.Check

@@ -389,8 +389,11 @@ func (r *run) expect(c *conn, s *check.Step) error {
 		}
 	}
 	limit := r.timeout
-	if s.For > 0 {
+	switch {
+	case s.For > 0:
 		limit = s.For
+	case s.Long:
+		limit *= check.LongFactor
 	}
 	seen, gone := 0, false
 	progress := func() bool {
@@ -407,7 +410,7 @@ func (r *run) expect(c *conn, s *check.Step) error {
 	// A connection that still gets something is late, not silent: what is due may stand behind it.
 	for wait := limit; wait > 0 && !r.await(wait, progress); {
 		wait = limit - r.silence(c)
-		if s.For > 0 || r.ctx.Err() != nil {
+		if s.For > 0 || s.Long || r.ctx.Err() != nil {
 			break
 		}
 	}
@@ -427,7 +430,7 @@ func (r *run) expect(c *conn, s *check.Step) error {
 // gather waits until a client has got everything, on whichever of its connections.
 func (r *run) gather(s *check.Step) {
 	left := s.Wants
-	r.await(s.For, func() bool {
+	r.await(check.LongFactor*r.timeout, func() bool {
 		for len(left) > 0 && r.seen[s.Conn][left[0].Body] {
 			left = left[1:]
 		}
