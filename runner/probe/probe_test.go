@@ -164,7 +164,7 @@ func TestRunIsHonest(t *testing.T) {
 
 	late := 0
 	b = startSmall(t, answers(packet.PUBCOMP, func(b []byte) []byte {
-		if b[3] == 7 {
+		if b[2] == 0 && b[3] == 7 {
 			if late++; late == 1 {
 				return nil
 			}
@@ -182,7 +182,7 @@ func TestRunIsHonest(t *testing.T) {
 
 	broken := false
 	b = startSmall(t, answers(packet.PUBCOMP, func(b []byte) []byte {
-		if broken = broken || b[3] == 7; broken {
+		if broken = broken || b[2] == 0 && b[3] == 7; broken {
 			return nil
 		}
 		return b
