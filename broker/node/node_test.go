@@ -458,3 +458,14 @@ func (s *syncBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+func TestStorage(t *testing.T) {
+	n := start(t, Config{Name: "n1", StoreDir: t.TempDir()})
+	if n.Storage() <= 0 {
+		t.Errorf("%d bytes", n.Storage())
+	}
+	n.Stop()
+	if n.Storage() != 0 {
+		t.Errorf("%d bytes of a node that was stopped", n.Storage())
+	}
+}
