@@ -355,7 +355,7 @@ func TestJournalDeleted(t *testing.T) {
 // A full journal takes no messages; what makes room is taken, and then the messages as well.
 func TestFullJournal(t *testing.T) {
 	m := single(t)
-	s := m.open(t, func(c *Config) { c.Every, c.MaxBytes, c.Timeout = 32<<10, 300<<10, 30*time.Second })
+	s := m.open(t, func(c *Config) { c.MaxBytes, c.Timeout = 300<<10, 30*time.Second })
 	e := storetest.NewEnv(t, s)
 	in := e.Subscribe(e.Root+"/x", 2, true)
 	in.Keep = true

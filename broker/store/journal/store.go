@@ -29,7 +29,7 @@ type Config struct {
 	MaxBytes   int64 // of the journal; with more, new messages wait; 0 means 8 GiB
 	CacheBytes int   // of message bodies that wait for a feed in memory; 0 means 256 MiB
 	FeedBytes  int   // and of those of one feed; 0 means 32 MiB
-	Every      int64 // bytes of journal between two snapshots; 0 means 64 MiB
+	Every      int64 // bytes of journal between two snapshots, at most an eighth of MaxBytes; 0 means 64 MiB
 
 	Dropped func(qos byte) // called for each message that a subscription does not get; it must not block; may be nil
 }
@@ -56,6 +56,7 @@ func (c Config) withDefaults() Config {
 	if c.Every == 0 {
 		c.Every = 64 << 20
 	}
+	c.Every = min(c.Every, max(c.MaxBytes/8, 1)) // or a small journal would be full before it is trimmed
 	if c.Dropped == nil {
 		c.Dropped = func(byte) {}
 	}
