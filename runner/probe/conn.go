@@ -103,10 +103,10 @@ func (c *conn) take(buf []byte) (rest []byte, bad string) {
 		case n == 0 || n > len(buf):
 			return buf, ""
 		}
-		c.run.rec.Add(c.index, history.Received, buf[:n], "")
 		p, err := history.Decode(c.level, true, buf[:n])
+		raw := buf[:n]
 		buf = buf[n:]
-		answers = c.run.received(c, p, err, answers)
+		answers = c.run.received(c, raw, p, err, answers)
 	}
 }
 

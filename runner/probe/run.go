@@ -336,10 +336,15 @@ func hint(code byte) string {
 	return ""
 }
 
-// received takes a packet into the run and appends the answers to it.
-func (r *run) received(c *conn, p history.Packet, err error, answers []byte) []byte {
+// received takes a packet into the run and appends the answers to it. What is read from a connection that was cut already
+// is what a client that has died would not have seen: it is no part of the history.
+func (r *run) received(c *conn, raw []byte, p history.Packet, err error, answers []byte) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if c.closed {
+		return answers
+	}
+	r.rec.Add(c.index, history.Received, raw, "")
 	r.last = time.Now()
 	c.heard = r.last
 	if err == nil {
