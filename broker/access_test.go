@@ -21,6 +21,7 @@ import (
 )
 
 func TestWhoMayConnectWhere(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		why       string
 		edit      func(*Config)
@@ -117,6 +118,7 @@ func as(t *testing.T, s *Server, user, id string, edit ...func(*packet.Connect))
 }
 
 func TestConnackOfCredentials(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, files(t, "user alice allow both a/#\n", "alice", "bob"))
 	will := func(topic string) func(*packet.Connect) {
 		return func(c *packet.Connect) { c.Will = &packet.Will{Topic: topic, Payload: []byte("w")} }
@@ -167,6 +169,7 @@ user boss allow both c/#
 `
 
 func TestUnauthorised(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, files(t, rules, "dev-1", "boss"))
 	boss := as(t, s, "boss", "boss")
 	boss.want("CONNACK present=false code=0")
@@ -204,6 +207,7 @@ func TestUnauthorised(t *testing.T) {
 
 // A session is not handed to somebody who may not have its subscriptions.
 func TestSessionOfSomebodyElse(t *testing.T) {
+	t.Parallel()
 	eachStoreWith(t, files(t, rules+"user eve allow subscribe e\n", "boss", "eve", "dev-1"), func(t *testing.T, s *Server) {
 		keep := func(c *packet.Connect) { c.CleanSession = false }
 		boss := as(t, s, "boss", "shared-id", keep)
@@ -235,6 +239,7 @@ func eachStoreWith(t *testing.T, edit func(*Config), run func(t *testing.T, s *S
 }
 
 func TestReload(t *testing.T) {
+	t.Parallel()
 	var log lockedBuffer
 	var cfg Config
 	edit := files(t, rules, "dev-1", "boss", "dev-2")
@@ -304,6 +309,7 @@ func TestReload(t *testing.T) {
 
 // Without a reload in between a CONNECT and its session nothing happens; with one the connection ends.
 func TestReloadWhileConnecting(t *testing.T) {
+	t.Parallel()
 	var cfg Config
 	s := open(t, StoreMemory, files(t, "", "alice"), func(c *Config) { cfg = *c })
 	unlock := s.lockID("id") // holds the client up between its password and its session
@@ -393,6 +399,7 @@ func secured(t *testing.T, edit ...func(*Config)) (s *Server, ca *testcert.CA, u
 }
 
 func TestRealClientsOnEveryListener(t *testing.T) {
+	t.Parallel()
 	_, ca, urls := secured(t, files(t, "user * allow both t/%u/#\nuser alice allow publish t/#\n", "alice", "bob"))
 	alice, err := pahoClient(t, urls["tcp"], "alice", "alice", ca, "-")
 	if err != nil {
@@ -435,6 +442,7 @@ func TestRealClientsOnEveryListener(t *testing.T) {
 }
 
 func TestCertificateReloadWhileConnected(t *testing.T) {
+	t.Parallel()
 	var cfg Config
 	s, ca, urls := secured(t, func(c *Config) { cfg = *c })
 	for _, scheme := range []string{"ssl", "wss"} {
@@ -460,6 +468,7 @@ func TestCertificateReloadWhileConnected(t *testing.T) {
 
 // Packets in WebSocket frames of one byte, and several packets in one frame, mean the same [MQTT-6.0.0-2].
 func TestPacketsInFrames(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, func(c *Config) { c.Listen, c.Listeners = "", []string{"ws://127.0.0.1:0"} })
 	for _, whole := range []bool{false, true} {
 		c, _, err := websocket.Dial(t.Context(), s.ln.URLs()[0], &websocket.DialOptions{
@@ -488,6 +497,7 @@ func TestPacketsInFrames(t *testing.T) {
 }
 
 func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, func(c *Config) { c.MaxConnections = 1 })
 	first := connect(t, s, "a")
 	dial(t, s).wantClosed()

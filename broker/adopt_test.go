@@ -287,6 +287,7 @@ func (h *halting) Release(client string, id uint16, ref store.Ref, m *store.Mess
 // Whatever step of it a node fails at, another one brings the publication of a will to its end: once at QoS 2. So does the
 // node itself, where it only did not hear that a step took effect.
 func TestWillPublishedByANodeThatFails(t *testing.T) {
+	t.Parallel()
 	for qos, bounds := range [][2]int{{0, 1}, {1, 2}, {1, 1}} {
 		for step := 1; step <= 5; step++ {
 			for mode := range 4 {
@@ -357,6 +358,7 @@ func TestWillPublishedByANodeThatFails(t *testing.T) {
 
 // Of two nodes that publish one will at the same time, one does.
 func TestWillOfTwoNodes(t *testing.T) {
+	t.Parallel()
 	st := memory.Open(nil)
 	defer st.Close()
 	n := make(chan string, 100)

@@ -9,6 +9,7 @@ import (
 
 // A client that takes Topic Aliases gets them up to its maximum, on each connection anew [MQTT-3.1.2-26] [MQTT-3.3.2-7].
 func TestAliasesOut(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		connect := func(maximum uint16, present bool) *peer5 {
 			return connect5(t, s, &packet.Connect{ClientID: "w", Properties: &props{

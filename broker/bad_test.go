@@ -192,6 +192,7 @@ func (w witness) saw(t *testing.T, topic string, payloads []string, repeats bool
 // TestBadPackets sends each bad packet with a good one before and after it: the connection is closed, to a client of 5.0
 // with the reason, what comes before it counts, nothing of it or after it does, and nobody else notices.
 func TestBadPackets(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, func(c *Config) { c.MaxPacket = 64 << 10 })
 	w := newWitness(t, s)
 	for _, b := range badPackets() {
@@ -262,6 +263,7 @@ func TestClaimedMemory(t *testing.T) {
 // BAD-20: what a connection sent before something bad is acknowledged or can be sent again, and what came after it never
 // happened.
 func TestBadInsideAWindow(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := newWitness(t, s)
 		for _, v := range []packet.Version{packet.V311, packet.V5} {

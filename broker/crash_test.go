@@ -321,13 +321,14 @@ func (w *watcher) judge(total int) {
 // TestExactlyOnceOverCrashes kills every broker process while messages are on their way, again and again. No node is left
 // that could remember anything: what is released, and what is not, must be in the files.
 func TestExactlyOnceOverCrashes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the program and kills it many times; run without -short")
 	}
 	eachDurable(t, func(t *testing.T, on string) {
 		for name, test := range map[string]struct{ nodes, kills int }{
-			"a node of its own": {1, 12},
-			"a cluster":         {3, 4},
+			"a node of its own": {1, 5},
+			"a cluster":         {3, 3},
 		} {
 			t.Run(name, func(t *testing.T) {
 				runTrouble(t, on, test.nodes, 2*test.kills, func(c *crashes) {

@@ -140,6 +140,7 @@ func testDrainOfAFullPipeline(t *testing.T, on string) {
 }
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	t.Run("idle and silent connections are closed at once", func(t *testing.T) {
 		s := open(t, StoreMemory)
 		idle := dial(t, s)

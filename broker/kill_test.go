@@ -125,6 +125,7 @@ func (u *unreliable) session(p *peer, until time.Time) {
 // TestExactlyOnceUnderKills cuts publishers every few milliseconds and moves them from node to node; watchers of every
 // QoS on stable connections must see each message once and in order.
 func TestExactlyOnceUnderKills(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	run := func(t *testing.T, nodes []*Server, total int) {

@@ -33,6 +33,7 @@ func granted(t *testing.T, s *Server, c *packet.Connect) (p *peer5, keepAlive, e
 
 // What the broker grants less of than a client asks for, it says; and nothing else.
 func TestMaximaAreSaid(t *testing.T) {
+	t.Parallel()
 	none := open(t, StoreMemory)
 	some := open(t, StoreMemory, func(c *Config) { c.MaxKeepAlive, c.MaxSessionExpiry = 60*time.Second, time.Hour })
 	for _, c := range []struct {
@@ -65,6 +66,7 @@ func TestMaximaAreSaid(t *testing.T) {
 
 // What is said is what holds.
 func TestMaximaHold(t *testing.T) {
+	t.Parallel()
 	for _, store := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(store, func(t *testing.T) {
 			s := open(t, store, func(c *Config) { c.MaxKeepAlive, c.MaxSessionExpiry = time.Second, time.Second })

@@ -13,6 +13,7 @@ import (
 
 // What the writer counts from bytes is what the reader of these bytes would count.
 func TestTrafficCountsTheSameBothWays(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b []byte
 	var want traffic
@@ -55,6 +56,7 @@ func TestTrafficCountsTheSameBothWays(t *testing.T) {
 }
 
 func TestStoreOperationsAreTimedOnlyWhenSomebodyMayLook(t *testing.T) {
+	t.Parallel()
 	off := &metrics{epoch: time.Now().Add(-time.Second)}
 	c := &conn{srv: &Server{}}
 	if started := c.startTiming(); started != 0 {

@@ -148,6 +148,7 @@ func (r *running) wantExit(code int) {
 
 // TestMosquitto is what the clients of another implementation make of the broker, both versions, each store.
 func TestMosquitto(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		mosquittos(t, s, func(t *testing.T, m mosquitto) {
 			t.Run("QoS", m.testQoS)
@@ -445,6 +446,7 @@ func (m mosquitto) testShared(t *testing.T) {
 
 // Over TLS, with passwords and with client certificates.
 func TestMosquittoTLS(t *testing.T) {
+	t.Parallel()
 	var certFile string
 	s, ca, urls := secured(t, files(t, "user alice allow both a/#\nuser carol allow both a/#\n", "alice"), func(c *Config) { certFile = c.Cert })
 	caFile := filepath.Join(filepath.Dir(certFile), "ca.pem")

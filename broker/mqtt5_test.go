@@ -19,6 +19,7 @@ func eventually(t testing.TB, ok func() bool) {
 }
 
 func TestConnack5(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory)
 	p := dial5(t, s)
 	p.send(packet.V5.AppendConnect(nil, &packet.Connect{}))
@@ -61,6 +62,7 @@ func TestConnack5(t *testing.T) {
 }
 
 func TestGoodbye5(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, func(c *Config) { c.MaxPacket = 1000 })
 	for i, c := range []struct {
 		reason string
@@ -110,6 +112,7 @@ func TestGoodbye5(t *testing.T) {
 }
 
 func TestPropertiesPassThrough(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := clean5(t, s, "w")
 		w.subscribe(0, packet.Subscription{Filter: "a/#", QoS: 2})
@@ -179,6 +182,7 @@ func TestPropertiesPassThrough(t *testing.T) {
 }
 
 func TestReasonCodes5(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		p := clean5(t, s, "p")
 		p.send(ack5(packet.PUBREL, 5, 0))
@@ -197,6 +201,7 @@ func TestReasonCodes5(t *testing.T) {
 }
 
 func TestReceiveMaximum5(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		// Of the subscriber.
 		c := &packet.Connect{ClientID: "w", Properties: &props{ReceiveMaximum: packet.Some[uint16](2), SessionExpiry: packet.Some[uint32](100)}}
@@ -242,6 +247,7 @@ func TestReceiveMaximum5(t *testing.T) {
 }
 
 func TestRefusingPubrec5(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		c := &packet.Connect{ClientID: "w", Properties: &props{ReceiveMaximum: packet.Some[uint16](1), SessionExpiry: packet.Some[uint32](100)}}
 		w := connect5(t, s, c, false)
@@ -268,6 +274,7 @@ func TestRefusingPubrec5(t *testing.T) {
 }
 
 func TestMaximumPacketSize5(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory)
 	w := connect5(t, s, &packet.Connect{ClientID: "w", CleanSession: true, Properties: &props{MaximumPacketSize: packet.Some[uint32](30)}}, false)
 	w.subscribe(0, packet.Subscription{Filter: "a", QoS: 1})
@@ -280,6 +287,7 @@ func TestMaximumPacketSize5(t *testing.T) {
 }
 
 func TestSubscriptionOptions5(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		p := clean5(t, s, "p")
 		p.send(packet.V5.AppendPublish(nil, &packet.Publish{Topic: []byte("r"), Payload: []byte("old"), ID: 1, QoS: 1, Retain: true}))
@@ -304,6 +312,7 @@ func TestSubscriptionOptions5(t *testing.T) {
 }
 
 func TestSessionExpiry5(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		expiry := func(n uint32) *packet.Connect {
 			return &packet.Connect{ClientID: "w", Properties: &props{SessionExpiry: packet.Some(n)}}
@@ -333,6 +342,7 @@ func TestSessionExpiry5(t *testing.T) {
 }
 
 func TestMessageExpiryWhileQueued5(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		c := &packet.Connect{ClientID: "w", Properties: &props{SessionExpiry: packet.Some[uint32](100)}}
 		w := connect5(t, s, c, false)
@@ -349,6 +359,7 @@ func TestMessageExpiryWhileQueued5(t *testing.T) {
 }
 
 func TestWill5(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := clean5(t, s, "w")
 		w.subscribe(0, packet.Subscription{Filter: "will", QoS: 1})
@@ -385,6 +396,7 @@ func TestWill5(t *testing.T) {
 }
 
 func TestNotAllowed5(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, files(t, rules, "dev-1", "boss"))
 	login := func(user, password string) *packet.Connect {
 		return &packet.Connect{ClientID: user, CleanSession: true, HasUsername: true, Username: user, HasPassword: true, Password: []byte(password)}

@@ -237,6 +237,7 @@ func (l jsListener) peer(t *testing.T, id string) *peer {
 
 // TestMQTTjs is what MQTT.js makes of the broker, over each kind of listener and in both versions.
 func TestMQTTjs(t *testing.T) {
+	t.Parallel()
 	var cert string
 	s, _, urls := secured(t, files(t, "", "alice"), func(c *Config) { cert = c.Cert })
 	for _, scheme := range []string{"tcp", "ssl", "ws", "wss"} {

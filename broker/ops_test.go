@@ -77,6 +77,7 @@ func wantSamples(t testing.TB, s *Server, want map[string]float64) map[string]fl
 }
 
 func TestScrape(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, name, withOps, func(c *Config) { c.Version = "v9" })
@@ -159,6 +160,7 @@ func TestScrape(t *testing.T) {
 
 // A subscriber that reads nothing loses QoS 0 messages, and what the memory store may not queue; both are counted.
 func TestDropsAreCounted(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, withOps, func(c *Config) { c.QueueBytes = 64 << 10 })
 	w := connect(t, s, "w", "keep")
 	w.subscribe("a", 1)
@@ -177,6 +179,7 @@ func TestDropsAreCounted(t *testing.T) {
 }
 
 func TestSubscriptionLimit(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, func(c *Config) { c.MaxSubscriptions = 2 })
 	w := connect(t, s, "w")
 	w.subscribe("a", 1)
@@ -189,6 +192,7 @@ func TestSubscriptionLimit(t *testing.T) {
 }
 
 func TestLimitsAreChecked(t *testing.T) {
+	t.Parallel()
 	err := Check(Config{
 		Store: StoreMemory, MaxPacket: 5, Outbound: 65_536, Window: -1, CopyBytes: 1 << 41, QueueBytes: 1, MaxSubscriptions: 1 << 30,
 		DrainTimeout: -1, SysInterval: -1, Pprof: true, MaxKeepAlive: 65_536 * time.Second, MaxSessionExpiry: 1500 * time.Millisecond,

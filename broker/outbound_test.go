@@ -97,6 +97,7 @@ func publishes(p *peer, from, to int) {
 // Q2O-06 to -10: wherever a session goes on, exactly what is owed is sent at once, in the original order, with DUP and
 // the original identifiers [MQTT-4.4.0-1] [MQTT-4.6.0-1], and new messages collide with none of them.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, first *Server, move func() *Server) {
 		const n = 60
 		client := fmt.Sprintf("w%d", time.Now().UnixNano())
@@ -190,6 +191,7 @@ func testResumeOrder(t *testing.T, on string) {
 
 // Q2O-17: what is in flight of a subscription is completed after its end [MQTT-3.10.4-3], wherever that is.
 func TestUnsubscribeInFlight(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, first *Server, move func() *Server) {
 		client := fmt.Sprintf("w%d", time.Now().UnixNano())
 		w := connect(t, first, client, "keep")
@@ -214,6 +216,7 @@ func TestUnsubscribeInFlight(t *testing.T) {
 
 // A clean session on the way leaves nothing of a kept one [MQTT-3.1.2-6], its identifiers included.
 func TestCleanEndsOutbound(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, first *Server, move func() *Server) {
 		client := fmt.Sprintf("w%d", time.Now().UnixNano())
 		w := connect(t, first, client, "keep")
@@ -286,6 +289,7 @@ func (r *receiver) connection(p *peer, total int, until time.Time) {
 // E2E-03, E2E-07: a subscriber that is cut every few milliseconds and moves from node to node gets each message once, in
 // order.
 func TestExactlyOnceForMovingSubscriber(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	run := func(t *testing.T, nodes []*Server, total, most int) {

@@ -14,6 +14,7 @@ import (
 
 // What another implementation makes of the broker's MQTT 5.0.
 func TestPahoGolang(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -74,6 +75,7 @@ func TestPahoGolang(t *testing.T) {
 
 // autopaho reconnects by itself; nothing that was published meanwhile is lost.
 func TestAutopaho(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()

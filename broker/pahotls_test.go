@@ -15,6 +15,7 @@ import (
 // autopaho over each kind of listener: everything of an exchange at each QoS, a session that is kept over cuts, and
 // payloads that no frame or record holds.
 func TestAutopahoOnEveryListener(t *testing.T) {
+	t.Parallel()
 	s, ca, urls := secured(t, files(t, "", "alice"))
 	for scheme, text := range urls {
 		t.Run(scheme, func(t *testing.T) {

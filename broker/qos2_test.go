@@ -10,6 +10,7 @@ import (
 )
 
 func TestQoS2WindowInOneWrite(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		for _, n := range []int{1, 2, 20, 256} {
 			topic := fmt.Sprintf("w/%d", n)
@@ -26,6 +27,7 @@ func TestQoS2WindowInOneWrite(t *testing.T) {
 }
 
 func TestQoS2HeldUntilPubrel(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := connect(t, s, "watcher")
 		w.subscribe("a", 2)
@@ -42,6 +44,7 @@ func TestQoS2HeldUntilPubrel(t *testing.T) {
 // Deliveries follow the PUBRELs [MQTT-4.6.0-5], whatever order those are in and whether or not they waited for their
 // PUBRECs.
 func TestQoS2PubrelOrder(t *testing.T) {
+	t.Parallel()
 	const n = 64
 	eachStore(t, func(t *testing.T, s *Server) {
 		for _, c := range []struct {
@@ -94,6 +97,7 @@ func TestQoS2PubrelOrder(t *testing.T) {
 }
 
 func TestQoS2Duplicates(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, why string
 		write     []byte
@@ -143,6 +147,7 @@ func TestQoS2Duplicates(t *testing.T) {
 }
 
 func TestQoS2UnknownPubrel(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		p := connect(t, s, "publisher")
 		p.send(ack(packet.PUBREL, 4242))
@@ -153,6 +158,7 @@ func TestQoS2UnknownPubrel(t *testing.T) {
 }
 
 func TestQoS2PublishAndPubrelInOneWrite(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := connect(t, s, "watcher")
 		w.subscribe("a", 2)
@@ -165,6 +171,7 @@ func TestQoS2PublishAndPubrelInOneWrite(t *testing.T) {
 }
 
 func TestQoS2IdentifierReusedAtOnce(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := connect(t, s, "watcher")
 		w.subscribe("a", 2)
@@ -181,6 +188,7 @@ func TestQoS2IdentifierReusedAtOnce(t *testing.T) {
 }
 
 func TestQoS2Resume(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		run  func(t *testing.T, s *Server, w *peer)

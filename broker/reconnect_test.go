@@ -102,6 +102,7 @@ func (p *peer) ping() {
 
 // A NATS server that restarts costs the connections whose work it took with it, and nothing else.
 func TestRemoteServerRestarts(t *testing.T) {
+	t.Parallel()
 	for _, servers := range []int{1, 3} {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			if servers > 1 && testing.Short() {
@@ -165,6 +166,7 @@ func TestRemoteServerRestarts(t *testing.T) {
 
 // While a broker has no way to NATS another one takes its sessions over: it must not serve them any more afterwards.
 func TestRemoteIsCutOff(t *testing.T) {
+	t.Parallel()
 	o := testnats.Start(t)
 	way := newPath(t, o.Addr())
 	cfg := remoteConfig(t, "a", way.url())
@@ -191,6 +193,7 @@ func TestRemoteIsCutOff(t *testing.T) {
 
 // A broker that has been without NATS for too long gives every session up, and serves them again afterwards.
 func TestRemoteIsAwayForLong(t *testing.T) {
+	t.Parallel()
 	o := testnats.Start(t)
 	way := newPath(t, o.Addr())
 	cfg := remoteConfig(t, "a", way.url())

@@ -42,6 +42,7 @@ func openRemote(t testing.TB, cfg Config) error {
 
 // Two broker processes on the same NATS servers are one broker.
 func TestRemoteIsOneBroker(t *testing.T) {
+	t.Parallel()
 	run := func(t *testing.T, a, b *Server) {
 		// Publications and retained messages of one reach subscribers of the other.
 		w := connect(t, b, "watcher")
@@ -103,6 +104,7 @@ func TestRemoteIsOneBroker(t *testing.T) {
 
 // Every way to say who the broker is.
 func TestRemoteCredentials(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	kp, err := nkeys.CreateUser()
 	if err != nil {
@@ -183,6 +185,7 @@ func TestRemoteCredentials(t *testing.T) {
 
 // Whatever keeps a broker from working with the servers is one sentence at its start.
 func TestRemoteRefusals(t *testing.T) {
+	t.Parallel()
 	permit := func(publish, subscribe []string) func(*server.Options) {
 		return func(o *server.Options) {
 			o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
@@ -278,6 +281,7 @@ func TestRemoteRefusals(t *testing.T) {
 // The limits that servers have by default hold up one client at most: a topic that does not fit a line would cost the
 // connection to NATS, and the 1,001st subscription would be refused.
 func TestRemoteLimits(t *testing.T) {
+	t.Parallel()
 	o := testnats.Start(t)
 	s := start(t, remoteConfig(t, "a", o.URL(nil)))
 	long := connect(t, s, "long")

@@ -32,6 +32,7 @@ func (p *peer) retains(qos byte, topic, payload string) {
 // A new subscription gets the retained message with RETAIN set and at the lower QoS [MQTT-3.3.1-8] [MQTT-3.8.4-6], the
 // last one only [MQTT-3.3.1-5]; an existing one gets what is published without RETAIN [MQTT-3.3.1-9].
 func TestRetained(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		p := connect(t, s, "p")
 		for qos := range byte(3) {
@@ -56,6 +57,7 @@ func TestRetained(t *testing.T) {
 
 // SUB-05: a retained QoS 2 message is retained at its PUBREL.
 func TestRetainedAtPubrel(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		p := connect(t, s, "p")
 		p.send(keep(7, 2, "a", "A"))
@@ -76,6 +78,7 @@ func TestRetainedAtPubrel(t *testing.T) {
 
 // SUB-06: an empty one clears it once, also with a duplicate and over a resume [MQTT-3.3.1-10] [MQTT-3.3.1-11].
 func TestRetainedClear(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		p := connect(t, s, "p", "keep")
 		p.retains(1, "a", "A")
@@ -100,6 +103,7 @@ func TestRetainedClear(t *testing.T) {
 // SUB-07: the flag and the QoS are as published when the PUBREL comes on another connection, or another node; and what
 // is retained is found on every node and after a restart.
 func TestRetainedReleasedElsewhere(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, first *Server, move func() *Server) {
 		p := connect(t, first, "pub", "keep")
 		p.retains(2, "r/one", "one")
@@ -127,6 +131,7 @@ func TestRetainedReleasedElsewhere(t *testing.T) {
 // A wildcard subscription gets each matching topic's message, the same SUBSCRIBE again gets them again [MQTT-3.8.4-3],
 // more of them than the window has room for.
 func TestRetainedWildcards(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, name, func(c *Config) { c.Outbound = 5 })
@@ -192,6 +197,7 @@ func testRetainedUnread(t *testing.T, on string) {
 // What was sent because it was retained is sent again as it was: the flag, the identifier, even if the topic has another
 // message by then.
 func TestRetainedResend(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, first *Server, move func() *Server) {
 		p := connect(t, first, "p")
 		p.retains(1, "s", "A")
@@ -215,6 +221,7 @@ func TestRetainedResend(t *testing.T) {
 // A Will Message is published once, at its QoS, however the connection ends without a DISCONNECT [MQTT-3.1.2-8], and
 // retained if it says so [MQTT-3.1.2-17].
 func TestWillRetained(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := connect(t, s, "w")
 		w.subscribe("will/+", 2)

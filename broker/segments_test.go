@@ -275,6 +275,7 @@ func eachVersion(t *testing.T, run func(t *testing.T, v packet.Version)) {
 
 // E2E-08: the same answers and messages, however the bytes arrive.
 func TestSegments(t *testing.T) {
+	t.Parallel()
 	var all payloads
 	for qos := range all {
 		for i := range 8 {
@@ -291,6 +292,7 @@ func TestSegments(t *testing.T) {
 
 // Payloads larger than any buffer, among small ones.
 func TestSegmentsOfLargePackets(t *testing.T) {
+	t.Parallel()
 	large := strings.Repeat("0123456789abcdef", 1<<12) // 64 KiB
 	for _, g := range segmentations {
 		all := payloads{{"a", large, "b"}, {"c", large, "d"}, {"e", large, "f"}}
@@ -307,6 +309,7 @@ func TestSegmentsOfLargePackets(t *testing.T) {
 
 // Thousands of packets in one write of a mebibyte.
 func TestCoalescedPackets(t *testing.T) {
+	t.Parallel()
 	var all payloads
 	const n = 4000 // of each QoS above 0: both together are within the Receive Maximum
 	for i := range n {
@@ -334,6 +337,7 @@ func TestCoalescedPackets(t *testing.T) {
 
 // BAD-15: a packet of which a part is missing at the end of the connection was never sent, wherever it is cut.
 func TestPartialPackets(t *testing.T) {
+	t.Parallel()
 	endings := []struct {
 		name string
 		ws   bool
@@ -412,6 +416,7 @@ func afterwards(t *testing.T, s *Server, v packet.Version, qos byte, w *peer5) [
 
 // A PUBREL that is cut releases nothing, and the exchange goes on in the resumed session.
 func TestPartialPubrel(t *testing.T) {
+	t.Parallel()
 	eachVersion(t, func(t *testing.T, v packet.Version) {
 		s := segmented(t)
 		w := watchers(t, s, v)[2]

@@ -10,6 +10,7 @@ import (
 )
 
 func TestQoS1WindowInOneWrite(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		const n = 1024
 		w := connect(t, s, "watcher")
@@ -27,6 +28,7 @@ func TestQoS1WindowInOneWrite(t *testing.T) {
 
 // The granted QoS of a delivery is the lower of the publication's and the subscription's [MQTT-3.8.4-6].
 func TestDeliveredQoS(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		p := connect(t, s, "publisher")
 		for sub := range byte(3) {
@@ -61,6 +63,7 @@ func TestDeliveredQoS(t *testing.T) {
 }
 
 func TestTopicFilters(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		for _, c := range []struct {
 			filter, topic string
@@ -93,6 +96,7 @@ func TestTopicFilters(t *testing.T) {
 }
 
 func TestKeptSessionQueuesWhileAway(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := connect(t, s, "w", "keep")
 		w.subscribe("a/+", 2)
@@ -112,6 +116,7 @@ func TestKeptSessionQueuesWhileAway(t *testing.T) {
 // A resumed session gets what it had not acknowledged, in order, with DUP and the same identifiers [MQTT-4.4.0-1], and
 // only the PUBREL of what it had received.
 func TestResend(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := connect(t, s, "w", "keep")
 		w.subscribe("a", 2)
@@ -144,6 +149,7 @@ func TestResend(t *testing.T) {
 }
 
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		old := connect(t, s, "same", "keep")
 		old.send(numbered(50, func(id uint16) []byte { return pub(id, 2, "a", fmt.Sprint(id)) }))
@@ -189,6 +195,7 @@ func testTakeoverFromAnotherNode(t *testing.T, on string) {
 }
 
 func TestUnsubscribe(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		w := connect(t, s, "w", "keep")
 		w.subscribe("a", 1)
@@ -203,6 +210,7 @@ func TestUnsubscribe(t *testing.T) {
 
 // A PUBLISH window that nobody acknowledges is bounded, and acknowledging goes on where it stopped.
 func TestOutboundWindow(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory, func(c *Config) { c.Outbound = 10 })
 	w := connect(t, s, "w")
 	w.subscribe("a", 1)
@@ -217,6 +225,7 @@ func TestOutboundWindow(t *testing.T) {
 }
 
 func TestKeepAlive(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory)
 	p := dial(t, s)
 	p.send(packet.AppendConnect(nil, &packet.Connect{ClientID: "p", CleanSession: true, KeepAlive: 1}))
@@ -229,6 +238,7 @@ func TestKeepAlive(t *testing.T) {
 }
 
 func TestWill(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory)
 	w := connect(t, s, "w")
 	w.subscribe("will", 2)
@@ -258,6 +268,7 @@ func TestWill(t *testing.T) {
 
 // Malformed and illegal packets close the connection, process nothing more, and harm nobody else.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory)
 	w := connect(t, s, "w")
 	w.subscribe("#", 2)
@@ -300,6 +311,7 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestRefusedConnects(t *testing.T) {
+	t.Parallel()
 	s := open(t, StoreMemory)
 	p := dial(t, s)
 	p.send([]byte{0x10, 13, 0, 4, 'M', 'Q', 'T', 'T', 9, 2, 0, 0, 0, 1, 'x'})
@@ -370,6 +382,7 @@ func testRestart(t *testing.T, on string) {
 }
 
 func TestConfig(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		cfg Config
 		ok  bool

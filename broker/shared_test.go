@@ -31,6 +31,7 @@ func (p *peer) completes(id uint16, topic, payload string) {
 
 // One of the members gets each message, in turn, at the QoS and with the options of its own subscription [MQTT-4.8.2-3].
 func TestSharedDistribution(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		sharing(t, s)
 		members := []*peer5{clean5(t, s, "m0"), clean5(t, s, "m1")}
@@ -79,6 +80,7 @@ func TestSharedDistribution(t *testing.T) {
 }
 
 func TestSharedRefused(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		sharing(t, s)
 		m := clean5(t, s, "m")
@@ -96,6 +98,7 @@ func TestSharedRefused(t *testing.T) {
 
 // The permission is that of the filter inside.
 func TestSharedRights(t *testing.T) {
+	t.Parallel()
 	eachStoreWith(t, files(t, "user alice allow both a/#\n", "alice"), func(t *testing.T, s *Server) {
 		sharing(t, s)
 		m := as(t, s, "alice", "m")
@@ -110,6 +113,7 @@ func TestSharedRights(t *testing.T) {
 // SUB-08: a member that is cut after PUBLISH, or after PUBREC, gets the rest of the exchange when it comes back, wherever
 // that is [MQTT-4.8.2-4], and nobody else gets the message.
 func TestSharedResume(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, first *Server, move func() *Server) {
 		sharing(t, first)
 		id := fmt.Sprint(time.Now().UnixNano())
@@ -163,6 +167,7 @@ func TestSharedResume(t *testing.T) {
 // SUB-08, SUB-09: what a member refuses is discarded [MQTT-4.8.2-6]; what is in flight to one whose session ends is not given
 // to another at QoS 2 [MQTT-4.8.2-5], and is at QoS 1.
 func TestSharedSessionEnds(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		sharing(t, s)
 		for name, keep := range map[string]bool{"a clean session": false, "a kept session": true} {
@@ -224,6 +229,7 @@ func sentencesOf(format string, numbers ...int) (all []string) {
 
 // What is in flight of a shared subscription that is given up is completed there [MQTT-3.10.4-3] and given to nobody else.
 func TestSharedUnsubscribeInFlight(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
 		sharing(t, s)
 		a, b := connect(t, s, "a", "keep"), connect(t, s, "b")
@@ -245,6 +251,7 @@ func TestSharedUnsubscribeInFlight(t *testing.T) {
 // SUB-10: members and publishers are cut again and again and move from node to node: every message comes to one member,
 // once.
 func TestSharedExactlyOnce(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	run := func(t *testing.T, nodes []*Server, total, most int) {
@@ -299,6 +306,7 @@ func TestSharedExactlyOnce(t *testing.T) {
 
 // The node that hands out to half of the members goes away with what it was doing: nothing is lost, nothing comes twice.
 func TestSharedNodeStops(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a cluster of three; run without -short")
 	}

@@ -12,12 +12,13 @@ import (
 // Every broker process is killed while a group is handed messages: each still comes to one member, once. What has been
 // handed out, and what the group's consumer has let go of, is in the files or is found out.
 func TestSharedOverCrashes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the program and kills it many times; run without -short")
 	}
 	for name, test := range map[string]struct{ nodes, kills int }{
-		"a node of its own": {1, 10},
-		"a cluster":         {3, 4},
+		"a node of its own": {1, 5},
+		"a cluster":         {3, 3},
 	} {
 		t.Run(name, func(t *testing.T) { runSharedCrashes(t, test.nodes, test.kills) })
 	}

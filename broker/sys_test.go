@@ -26,6 +26,7 @@ func (p *peer) subscribeAmidst(filter string, qos byte) {
 }
 
 func TestSysTopics(t *testing.T) {
+	t.Parallel()
 	fast := func(c *Config) { sysOften(c); c.Version = "v9" }
 	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) {

@@ -50,6 +50,7 @@ var troubles = []struct {
 // TestMembersComeAndGo is about the journal, which has no other place to look than itself: members come and go while
 // publishers and subscribers go on with whom they find, and nobody has to help.
 func TestMembersComeAndGo(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the program and starts three of it, again and again; run without -short")
 	}

@@ -25,6 +25,7 @@ func mourner(t *testing.T, s *Server) *peer5 {
 // A will is published once its delay has passed or its session has ended, whatever comes first [MQTT-3.1.3-9], and not at
 // all if the session is resumed before that.
 func TestWillDelay(t *testing.T) {
+	t.Parallel()
 	const will = `PUBLISH q0 will "w"`
 	abrupt := func(p *peer5) { p.part() }
 	disconnect := func(d packet.Disconnect) func(p *peer5) {
@@ -192,6 +193,7 @@ func (p *peer5) wantExpiry(sentence string) (left int64) {
 // A session is there until its Session Expiry Interval has passed since its connection ended, and then it is not
 // [MQTT-3.1.2-23] [MQTT-4.1.0-2].
 func TestSessionExpiry(t *testing.T) {
+	t.Parallel()
 	leave := func(d packet.Disconnect) func(p *peer5) {
 		return func(p *peer5) {
 			p.send(packet.V5.AppendDisconnect(nil, &d))
@@ -293,6 +295,7 @@ func TestSessionExpiry(t *testing.T) {
 // A message is delivered as long as its Message Expiry Interval has not passed [MQTT-3.3.2-5], and says what is left of it
 // [MQTT-3.3.2-6].
 func TestMessageExpiry(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		why    string
 		expiry uint32

@@ -116,6 +116,7 @@ const second, instant = time.Second, time.Nanosecond
 // MISC-01: silence is borne for one and a half times the Keep Alive and no moment longer [MQTT-3.1.2-24] (5.0:
 // [MQTT-3.1.2-22]); what counts is a control packet, not bytes.
 func TestKeepAliveToTheNanosecond(t *testing.T) {
+	t.Parallel()
 	for _, keepAlive := range []uint16{1, 2, 60, 65535} {
 		limit := time.Duration(keepAlive) * second * 3 / 2
 		t.Run(fmt.Sprint(keepAlive), func(t *testing.T) {
@@ -189,6 +190,7 @@ func TestKeepAliveToTheNanosecond(t *testing.T) {
 
 // Whoever sends no CONNECT, or not all of it, is not waited for.
 func TestConnectTimeout(t *testing.T) {
+	t.Parallel()
 	whole := packet.AppendConnect(nil, &packet.Connect{ClientID: "c", CleanSession: true})
 	for _, c := range []struct {
 		why   string

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,10 +13,20 @@ import (
 // settleTime bounds how long goroutines may take to end after the last test.
 const settleTime = 10 * time.Second
 
+// parallel is how many parallel tests run at a time. Those of stores and clusters wait more than they work: for elections,
+// restarts, time-outs.
+const parallel = "8"
+
 // Main runs the tests of a package and fails when goroutines are left behind. Use it as the body of TestMain:
 //
 //	func TestMain(m *testing.M) { storetest.Main(m) }
 func Main(m *testing.M) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		_ = flag.Set("test.parallel", parallel)
+	}
 	code := m.Run()
 	if code == 0 {
 		if left := Leaked(settleTime); left != "" {
