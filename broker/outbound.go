@@ -253,7 +253,8 @@ func (s *Server) putOutbound(id string, data []byte) error {
 // resume makes the client of a session that this node finds in the store. state is what the node that had it handed over;
 // without it the store's record counts, and the bodies of what is outstanding are read again, all at the same time.
 func (s *Server) resume(ctx context.Context, rec *store.Session, state []byte) (*client, error) {
-	if len(state) == 0 {
+	handed := len(state) > 0
+	if !handed {
 		var err error
 		if state, err = s.store.Outbound(ctx, rec.ClientID); err != nil {
 			return nil, err
@@ -264,6 +265,11 @@ func (s *Server) resume(ctx context.Context, rec *store.Session, state []byte) (
 		// Nothing can be made of it. What is not settled the store delivers again, under new identifiers.
 		s.log.Error("outbound state is dropped", "client", rec.ClientID, "error", err)
 		sender = session.NewSender(s.cfg.Outbound)
+	}
+	if handed {
+		// The last record may be older: the store may have refused one because this node had claimed the session. A PUBREL
+		// that left now, and a node that then went on from that record, would send the PUBLISH once more.
+		sender.Unrecorded()
 	}
 	cl := newClient(s, rec.ClientID, false)
 	cl.sender = sender

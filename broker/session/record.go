@@ -34,6 +34,9 @@ var ErrRecord = errors.New("outbound record is corrupt")
 // What PUBACK and PUBCOMP change can come late: at worst a PUBLISH of QoS 1 or a PUBREL is sent once more.
 func (s *Sender) Version() uint64 { return s.version }
 
+// Unrecorded says that the state is newer than the last record of it: nothing may leave before there is a new one.
+func (s *Sender) Unrecorded() { s.version++ }
+
 // Record appends the state of the sender in the format of [Restore]: numbers of the messages, a few bytes each, no bodies
 // but those that nobody could read again.
 //
