@@ -313,7 +313,7 @@ func TestSharedNodeStops(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	nodes := cluster(t)
-	const total = 3000
+	const total = 900
 	var members []*receiver
 	var peers []*peer
 	var mu sync.Mutex
@@ -421,5 +421,5 @@ func sharedTotal(t *testing.T) int {
 	if testing.Short() {
 		return 400
 	}
-	return 10_000
+	return 4_000
 }
