@@ -300,7 +300,7 @@ func TestSharedExactlyOnce(t *testing.T) {
 		if testing.Short() {
 			t.Skip("starts a cluster of three; run without -short")
 		}
-		run(t, cluster(t), 2000, 1000)
+		run(t, cluster(t), 1000, 1000)
 	})
 }
 
@@ -313,7 +313,7 @@ func TestSharedNodeStops(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	nodes := cluster(t)
-	const total = 900
+	const total = 450
 	var members []*receiver
 	var peers []*peer
 	var mu sync.Mutex
