@@ -338,7 +338,7 @@ func join(parts ...[]byte) []byte {
 // An exchange costs the broker its message and the body, which outlive it, and nothing else: operations are used again.
 func TestQoS2Allocations(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector allocates")
+		t.Skip("the race detector allocates; run without -race, as .ci/run does as well")
 	}
 	s := open(t, StoreMemory)
 	p := connect(t, s, "p")

@@ -15,7 +15,7 @@ import (
 // sharing skips a test on a store without shared subscriptions.
 func sharing(t *testing.T, s *Server) {
 	if !s.shares() {
-		t.Skipf("the %s store has no shared subscriptions", s.cfg.Store)
+		t.Skipf("does not apply: the %s store has no shared subscriptions", s.cfg.Store)
 	}
 }
 

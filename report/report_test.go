@@ -49,7 +49,7 @@ func TestGoldenDirectories(t *testing.T) {
 	for _, name := range []string{"two-arms", "incorrect"} {
 		t.Run(name, func(t *testing.T) {
 			if (testing.Short() || synth.Race) && name != "two-arms" {
-				t.Skip("one directory is enough for a short test, and for the race detector")
+				t.Skip("one directory is enough for a short test and for the race detector; run without both, as .ci/run does as well")
 			}
 			source := filepath.Join(golden, name)
 			if *update {

@@ -204,7 +204,7 @@ func TestRunIsCancelled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && strings.Contains(name, "first pass") {
-				t.Skip("much like the others")
+				t.Skip("interrupts a second pass; run without -short")
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -231,7 +231,7 @@ func TestRunIsCancelled(t *testing.T) {
 
 func TestBrokerDiesInTheMiddle(t *testing.T) {
 	if !measuresProcesses {
-		t.Skip("the broker's process is found in /proc")
+		t.Skip("needs /proc, where the broker's process is found")
 	}
 	for name, when := range map[string]func(e Event) bool{
 		"the loaded one": func(e Event) bool { return e.Kind == Running && e.Block == 2 && e.Arm == "B" && !e.Control },
@@ -239,7 +239,7 @@ func TestBrokerDiesInTheMiddle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name == "the idle one" {
-				t.Skip("much like the other")
+				t.Skip("kills the idle arm as well; run without -short")
 			}
 			cfg := against(t, func(s *scenarios.Scenario) {
 				s.QoS, s.Windows, s.Blocks = []int{1}, []int{20}, 2

@@ -78,13 +78,13 @@ func FuzzReader(f *testing.F) {
 	f.Add(stream, []byte{7, 1, 64, 65}, uint8(70), uint16(20))
 	f.Fuzz(func(t *testing.T, data, sizes []byte, buffer uint8, limit uint16) {
 		if len(sizes) > 0 && slices.Max(sizes) == 0 {
-			t.Skip("no progress")
+			t.Skip("these sizes make no progress")
 		}
 		r := NewReader(&segments{data: data, sizes: sizes, err: io.EOF}, int(buffer), int(limit))
 		want, wantErr := splitAll(data, r.limit)
 		got, gotErr := readAll(r)
 		if len(sizes) >= maxEmptyReads && errors.Is(gotErr, io.ErrNoProgress) {
-			t.Skip("no progress")
+			t.Skip("these sizes make no progress")
 		}
 		if !slices.Equal(got, want) || gotErr.Error() != wantErr.Error() {
 			t.Errorf("reads of %v, buffer %d: %d packets, then %v; want %d, then %v", sizes, buffer, len(got), gotErr, len(want), wantErr)

@@ -202,7 +202,7 @@ func TestAliasesResolve(t *testing.T) {
 
 func TestAliasesDoNotAllocate(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector allocates")
+		t.Skip("the race detector allocates; run without -race, as .ci/run does as well")
 	}
 	s := NewSender(10)
 	s.Connect(Link{Version: packet.V5, TopicAliases: 2})

@@ -226,7 +226,7 @@ func TestFullDisk(t *testing.T) {
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			err := cmd.Run()
 			if !strings.Contains(stderr.String(), "preparing A") {
-				t.Skipf("no small file system can be mounted here: %v: %s", err, &stderr)
+				t.Skipf("needs unshare (util-linux) and the right to mount a tmpfs in a user namespace: %v: %s", err, &stderr)
 			}
 			if cmd.ProcessState.ExitCode() != exitTrouble {
 				t.Errorf("exit code %d, want %d", cmd.ProcessState.ExitCode(), exitTrouble)

@@ -24,10 +24,10 @@ func TestFullSocketsDoNotDeadlock(t *testing.T) {
 		{"deadlines", func(nc *net.TCPConn) (socket, error) { return deadlineSocket{nc}, nil }},
 	} {
 		for qos := range 3 {
+			if qos != 1 && (testing.Short() || c.name == "deadlines") {
+				continue // what differs is covered by the others
+			}
 			t.Run(fmt.Sprintf("%s/qos=%d", c.name, qos), func(t *testing.T) {
-				if qos != 1 && (testing.Short() || c.name == "deadlines") {
-					t.Skip("one is enough")
-				}
 				small := func(nc *net.TCPConn) {
 					_ = nc.SetReadBuffer(64 << 10)
 					_ = nc.SetWriteBuffer(64 << 10)

@@ -275,7 +275,7 @@ func childOf(t *testing.T, b *Broker) int {
 
 func TestStopEndsTheWholeGroup(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere a group is only ended together with its leader")
+		t.Skip("needs Linux: elsewhere a group is only ended together with its leader")
 	}
 	b, _ := startFake(t, "fake?mode=parent", 1)
 	child := childOf(t, b) // ignores SIGTERM and outlives its parent
@@ -307,7 +307,7 @@ func TestConcurrentStops(t *testing.T) {
 // The kernel kills a child with the thread that forked it: the end of other threads must not count.
 func TestChildrenOutliveThreads(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux ties children to threads")
+		t.Skip("needs Linux: only there children are tied to threads")
 	}
 	started := make(chan *Broker)
 	go func() {
@@ -330,7 +330,7 @@ func TestChildrenOutliveThreads(t *testing.T) {
 
 func TestNoOrphansOfAKilledHarness(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux can tie the children to the harness")
+		t.Skip("needs Linux: only there children can be tied to the harness")
 	}
 	harness := exec.Command(os.Args[0], "harness", t.TempDir())
 	out, err := harness.StdoutPipe()

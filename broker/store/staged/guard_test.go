@@ -78,7 +78,7 @@ func TestGuardModel(t *testing.T) {
 		var flying, arrived, answered, all []*release
 		take := func(t *rapid.T, from *[]*release, first bool) *release {
 			if len(*from) == 0 {
-				t.Skip("none")
+				t.Skip("no release is in this state")
 			}
 			i := 0
 			if !first {

@@ -231,7 +231,7 @@ func feeding() []check {
 		}},
 		{"a durable feed survives the store", func(e *Env) {
 			if e.fx.Reopen == nil {
-				e.Skip("nothing survives in this store")
+				e.Skip("does not apply: nothing survives in this store")
 			}
 			in := e.Subscribe(e.Root+"/#", 2, true)
 			in.Keep = true

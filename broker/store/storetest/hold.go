@@ -210,7 +210,7 @@ func holding() []check {
 		}},
 		{"a corrupt stored message is an error once and can be discarded", func(e *Env) {
 			if e.fx.Garbage == nil {
-				e.Skip("nothing can be corrupt in this store")
+				e.Skip("does not apply: nothing can be corrupt in this store")
 			}
 			good := e.Hold(1, e.Msg(2, "good"))
 			e.fx.Garbage(e.T, e.Client, 2)
@@ -230,7 +230,7 @@ func holding() []check {
 		}},
 		{"what is held survives the store", func(e *Env) {
 			if e.fx.Reopen == nil {
-				e.Skip("nothing survives in this store")
+				e.Skip("does not apply: nothing survives in this store")
 			}
 			ma, mb := e.Msg(2, "A"), e.Msg(2, "B")
 			mb.Retain = true

@@ -70,7 +70,7 @@ func outbound() []check {
 		}},
 		{"an outbound record survives the store", func(e *Env) {
 			if e.fx.Reopen == nil {
-				e.Skip("nothing survives in this store")
+				e.Skip("does not apply: nothing survives in this store")
 			}
 			put(e, e.Client, []byte("A"))
 			e.S.Close()

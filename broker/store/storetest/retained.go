@@ -197,7 +197,7 @@ func retaining() []check {
 		}},
 		{"a retained message survives the store", func(e *Env) {
 			if e.fx.Reopen == nil {
-				e.Skip("nothing survives in this store")
+				e.Skip("does not apply: nothing survives in this store")
 			}
 			e.put(e.kept(2, "/a", "A"))
 			e.put(e.kept(1, "/b", "B"))

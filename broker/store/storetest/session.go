@@ -219,7 +219,7 @@ func sessions() []check {
 		}},
 		{"a session record survives the store", func(e *Env) {
 			if e.fx.Reopen == nil {
-				e.Skip("nothing survives in this store")
+				e.Skip("does not apply: nothing survives in this store")
 			}
 			rec := &store.Session{ClientID: e.Client, Node: "n1", Subscriptions: []store.Subscription{{Filter: "a", QoS: 1}}}
 			put(e, rec)

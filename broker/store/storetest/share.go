@@ -49,7 +49,7 @@ func sharing() []check {
 	row := func(name string, run func(e *Env)) check {
 		return check{"a shared subscription " + name, func(e *Env) {
 			if l, ok := e.S.(store.Limited); ok && !l.Shared() {
-				e.Skip("this store has no shared subscriptions")
+				e.Skip("does not apply: this store has no shared subscriptions")
 			}
 			run(e)
 		}}
@@ -183,7 +183,7 @@ func sharing() []check {
 		}),
 		row("survives the store", func(e *Env) {
 			if e.fx.Reopen == nil {
-				e.Skip("nothing survives in this store")
+				e.Skip("does not apply: nothing survives in this store")
 			}
 			all := members(e, 2, 2, true)
 			all[0].Keep = true
