@@ -51,6 +51,14 @@ type Scenario struct {
 	Replicas    int    `json:"replicas"`
 	VerifyNS    int64  `json:"verify_ns"` // publishing time of one verification block; 0: none
 	Quick       bool   `json:"quick"`
+
+	Version           string  `json:"version,omitempty"`             // of MQTT that the load speaks: 3.1.1 or 5; "" is 3.1.1
+	RatePerS          float64 `json:"rate_per_s,omitempty"`          // open loop: messages per second of a run; 0: closed loop
+	RunMessages       int64   `json:"run_messages,omitempty"`        // published in each run instead of for a time; 0: for DurationNS
+	Topics            int     `json:"topics,omitempty"`              // per publishing connection; 0: one
+	Subscribers       int     `json:"subscribers,omitempty"`         // during the load, each of them to everything
+	SubscriberQoS     *int    `json:"subscriber_qos,omitempty"`      // absent: that of the publications
+	SubscriberDelayNS int64   `json:"subscriber_delay_ns,omitempty"` // of each message at each subscriber; 0: as fast as it can
 }
 
 // Environment is the machine that the run was made on. Absent fields could not be read.
@@ -98,6 +106,44 @@ type Cell struct {
 	Order          Order    `json:"order"`
 	Ledger         *Ledger  `json:"ledger,omitempty"` // of the verification block; absent on control cells
 	Blocks         []Block  `json:"blocks"`
+
+	// Class says what bounded the throughput: window-limited, rate-limited, broker-limited, generator-limited or stalled;
+	// "" when it is not known.
+	Class string `json:"class,omitempty"`
+
+	// Open loop. RatePerS is what was asked for, all connections together; 0 is a closed loop. Late messages were written
+	// after their instant, Missed ones never within the measured time.
+	RatePerS float64 `json:"rate_per_s,omitempty"`
+	Late     int64   `json:"late,omitempty"`
+	Missed   int64   `json:"missed,omitempty"`
+
+	// Subscribers that took part in the load, and what all of them together received within the time from the start of the
+	// load to its last delivery.
+	Subscribers   int      `json:"subscribers,omitempty"`
+	DeliveredPerS *float64 `json:"delivered_per_s,omitempty"`
+
+	// Histograms names the file, relative to the result's directory, of an HdrHistogram log with one tagged line each:
+	// ack_service, ack_response, publish_to_pubrec, pubrel_to_pubcomp, fence, end_to_end.
+	Histograms string `json:"histograms,omitempty"`
+
+	Samples []Sample `json:"samples,omitempty"` // time line of the load, without what the passes did between its runs
+
+	// Of the broker, summed over its nodes: bytes that it made the disk write within the measured time, and the most threads
+	// and descriptors seen.
+	DiskBytesWritten *int64 `json:"disk_bytes_written,omitempty"`
+	Threads          *int64 `json:"threads,omitempty"`
+	FDs              *int64 `json:"fds,omitempty"`
+
+	GeneratorRSSPeak *int64 `json:"generator_rss_peak_bytes,omitempty"` // of the load generator so far in the run
+}
+
+// Sample is one moment of a cell's load. Sums are over the nodes of the broker; counts are over the connections.
+type Sample struct {
+	AtNS      int64    `json:"at_ns"` // since the start of the run of the whole scenario
+	RSS       *int64   `json:"rss_bytes,omitempty"`
+	CPU       *float64 `json:"cpu_s,omitempty"` // used since the broker was started
+	Published int64    `json:"published"`       // in this run of the load
+	Delivered int64    `json:"delivered,omitempty"`
 }
 
 // Incorrect reports whether the cell's number must be struck out: an acknowledgement out of order, or a ledger that
@@ -112,6 +158,9 @@ type Latency struct {
 	Receive    *Distribution `json:"publish_to_pubrec,omitempty"`
 	Release    *Distribution `json:"pubrel_to_pubcomp,omitempty"`
 	Fence      *Distribution `json:"fence,omitempty"` // QoS 0: PINGREQ behind a batch -> PINGRESP
+
+	AckResponse *Distribution `json:"ack_response,omitempty"` // open loop: intended instant -> PUBACK or PUBCOMP read
+	EndToEnd    *Distribution `json:"end_to_end,omitempty"`   // PUBLISH sent -> read by a subscriber, all subscribers
 }
 
 // Distribution summarises a histogram; nanoseconds. A percentile with fewer than ten samples beyond it is absent.
@@ -178,9 +227,12 @@ type Block struct {
 	P99            *int64  `json:"p99_ns,omitempty"`
 }
 
-// Comparison is B over A at one point of the sweep. Low and High bound the 95 % interval; they are absent when there
-// are too few blocks for one.
+// Comparison is one arm over another, the base, at one point of the sweep. Low and High bound the 95 % interval; they are
+// absent when there are too few blocks for one.
 type Comparison struct {
+	Base string `json:"base,omitempty"` // names of the arms; "" in old results: A, and B over it
+	Arm  string `json:"arm,omitempty"`
+
 	QoS         int       `json:"qos"`
 	Window      int       `json:"window"`
 	Connections int       `json:"connections"`
@@ -194,6 +246,18 @@ type Comparison struct {
 	Blocks      int       `json:"blocks"`
 	Verdict     string    `json:"verdict"` // better, worse, same, inconclusive, incorrect
 	Warnings    []Warning `json:"warnings,omitempty"`
+
+	Corrected      *Corrected `json:"corrected,omitempty"`       // absent without a control
+	P              *float64   `json:"p,omitempty"`               // of the ratio being 1
+	PHolm          *float64   `json:"p_holm,omitempty"`          // the same, for all comparisons of the run together
+	SmallestEffect *float64   `json:"smallest_effect,omitempty"` // the least ratio above 1 that this run could have told from 1
+}
+
+// Corrected is a ratio with that of the QoS 0 control taken out.
+type Corrected struct {
+	Ratio float64  `json:"ratio"`
+	Low   *float64 `json:"low,omitempty"`
+	High  *float64 `json:"high,omitempty"`
 }
 
 // Control is the QoS 0 ratio of B over A, pooled over every block of the run: it must sit at 1.00, and its spread is
