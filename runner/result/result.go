@@ -23,7 +23,8 @@ type Result struct {
 
 	// The rest is derived from Cells by report/stat and can be made again at any time.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
-	Control     *Control     `json:"control,omitempty"`
+	Control     *Control     `json:"control,omitempty"`  // of the second arm over the first
+	Controls    []Control    `json:"controls,omitempty"` // of each other arm over the first, where there are more than two
 	Warnings    []Warning    `json:"warnings,omitempty"`
 }
 
@@ -136,6 +137,15 @@ type Cell struct {
 
 	GeneratorRSSPeak *int64 `json:"generator_rss_peak_bytes,omitempty"` // of the load generator so far in the run
 }
+
+// Classes of a Cell.
+const (
+	WindowLimited    = "window-limited"    // the window was full and Little's law holds: a larger one may do more
+	RateLimited      = "rate-limited"      // open loop, and the broker kept up with what was asked for
+	BrokerLimited    = "broker-limited"    // a larger window, or a higher rate, gains nothing
+	GeneratorLimited = "generator-limited" // the harness was the bottleneck: the number is not the broker's
+	Stalled          = "stalled"           // acknowledgements stopped for a good part of the time
+)
 
 // Sample is one moment of a cell's load. Sums are over the nodes of the broker; counts are over the connections.
 type Sample struct {
@@ -250,7 +260,7 @@ type Comparison struct {
 	Corrected      *Corrected `json:"corrected,omitempty"`       // absent without a control
 	P              *float64   `json:"p,omitempty"`               // of the ratio being 1
 	PHolm          *float64   `json:"p_holm,omitempty"`          // the same, for all comparisons of the run together
-	SmallestEffect *float64   `json:"smallest_effect,omitempty"` // the least ratio above 1 that this run could have told from 1
+	SmallestEffect *float64   `json:"smallest_effect,omitempty"` // the least ratio above 1 that this run would have told from 1 four times in five
 }
 
 // Corrected is a ratio with that of the QoS 0 control taken out.
@@ -260,9 +270,11 @@ type Corrected struct {
 	High  *float64 `json:"high,omitempty"`
 }
 
-// Control is the QoS 0 ratio of B over A, pooled over every block of the run: it must sit at 1.00, and its spread is
-// the noise floor of the run.
+// Control is the QoS 0 ratio of B over A, pooled over every block of the run: it must sit at 1.00
+// between two builds of one broker, and its spread is the noise floor of the run.
 type Control struct {
+	Base   string    `json:"base,omitempty"` // as in Comparison
+	Arm    string    `json:"arm,omitempty"`
 	Ratio  float64   `json:"ratio"`
 	Low    *float64  `json:"low,omitempty"`
 	High   *float64  `json:"high,omitempty"`
