@@ -12,9 +12,6 @@ import (
 // ControlWindow is the window of every QoS 0 control run: messages per connection that no PINGRESP covers yet.
 const ControlWindow = 256
 
-// MaxArms is the number of arms that one run can have: a crossover of more has no pair of slots to swap.
-const MaxArms = 2
-
 // Action is what a [Step] does with its arm.
 type Action int
 
@@ -80,14 +77,14 @@ type Plan struct {
 }
 
 // NewPlan lays out a scenario that has its defaults filled in. It refuses what cannot be laid out: no arm or more than
-// [MaxArms], no point, or the same point twice.
+// [scenarios.MaxArms], no point, or the same point twice.
 func NewPlan(s scenarios.Scenario) (*Plan, error) {
 	points := s.Points()
 	switch {
 	case len(s.Arms) == 0:
 		return nil, errors.New("plan a run: the scenario has no arm")
-	case len(s.Arms) > MaxArms:
-		return nil, fmt.Errorf("plan a run: %d arms; a crossover swaps %d, so compare them two at a time", len(s.Arms), MaxArms)
+	case len(s.Arms) > scenarios.MaxArms:
+		return nil, fmt.Errorf("plan a run: %d arms; the most is %d, since all of them run at the same time", len(s.Arms), scenarios.MaxArms)
 	case len(points) == 0:
 		return nil, errors.New("plan a run: no point to measure; QoS, windows, connections and payloads need a value each")
 	case s.Passes < 1 || s.Blocks < 1:
@@ -110,11 +107,7 @@ func NewPlan(s scenarios.Scenario) (*Plan, error) {
 func newPass(s *scenarios.Scenario, points []scenarios.Point, number int) Pass {
 	pass := Pass{Number: number}
 	for arm := range s.Arms {
-		slot := arm
-		if number%2 == 0 {
-			slot = len(s.Arms) - 1 - arm
-		}
-		pass.Slots = append(pass.Slots, slot+1)
+		pass.Slots = append(pass.Slots, (arm+number-1)%len(s.Arms)+1)
 	}
 	for _, arm := range armOrder(len(s.Arms), number%2 == 0) {
 		pass.Steps = append(pass.Steps, Step{Action: Settle, Arm: arm, Point: points[len(points)-1]})
@@ -125,8 +118,7 @@ func newPass(s *scenarios.Scenario, points []scenarios.Point, number int) Pass {
 			if (number+block)%2 == 1 {
 				index = len(points) - 1 - i
 			}
-			mirrored := (number+block+index)%2 == 1
-			pass.Steps = appendBlock(pass.Steps, s, points, number, block, index, mirrored)
+			pass.Steps = appendBlock(pass.Steps, s, points, number, block, index)
 		}
 	}
 	if s.Verify > 0 {
@@ -140,12 +132,18 @@ func newPass(s *scenarios.Scenario, points []scenarios.Point, number int) Pass {
 	return pass
 }
 
-// appendBlock appends A B B A, or B A A B if mirrored, or A alone: each run behind its control run.
-func appendBlock(steps []Step, s *scenarios.Scenario, points []scenarios.Point, pass, block, index int, mirrored bool) []Step {
-	order := []int{0}
-	if len(s.Arms) == 2 {
-		there := armOrder(2, mirrored)
-		order = []int{there[0], there[1], there[1], there[0]}
+// appendBlock appends A B C C B A, or A alone: each run behind its control run. The arm that begins changes from block to
+// block and from point to point.
+func appendBlock(steps []Step, s *scenarios.Scenario, points []scenarios.Point, pass, block, index int) []Step {
+	arms := len(s.Arms)
+	order := make([]int, arms, 2*arms)
+	for i := range order {
+		order[i] = (i + pass + block + index - 2) % arms
+	}
+	if arms > 1 {
+		for i := arms - 1; i >= 0; i-- {
+			order = append(order, order[i])
+		}
 	}
 	number := (pass-1)*s.Blocks + block
 	rank, sharing := sharedControl(points, index)

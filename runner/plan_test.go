@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,49 @@ func TestPlanIsBalanced(t *testing.T) {
 	}
 }
 
+// TestPlanOfThreeArms: over as many passes and blocks as there are arms each arm is in each slot and begins a block equally
+// often, and a drift cancels.
+func TestPlanOfThreeArms(t *testing.T) {
+	plan := mustPlan(t, scenario(func(s *scenarios.Scenario) {
+		s.Arms = append(s.Arms, scenarios.Arm{Name: "C", Target: "null"})
+		s.Windows = []int{1, 20}
+		s.Passes, s.Blocks, s.Control, s.Verify = 3, 3, -1, -1
+	}))
+	want := []string{
+		"settle q2 w20 A", "settle q2 w20 B", "settle q2 w20 C",
+		"block 1 q2 w1: ABCCBA", "block 1 q2 w20: BCAACB",
+		"block 2 q2 w20: CABBAC", "block 2 q2 w1: BCAACB",
+		"block 3 q2 w1: CABBAC", "block 3 q2 w20: ABCCBA",
+	}
+	if diff := cmp.Diff(want, table(plan, &plan.Passes[0])); diff != "" {
+		t.Errorf("pass 1 (-want +got):\n%s", diff)
+	}
+	slots := map[[2]int]int{}
+	first := map[cellKey]int{}
+	moments := map[cellKey]int{}
+	for _, pass := range plan.Passes {
+		for arm, slot := range pass.Slots {
+			slots[[2]int{arm, slot}]++
+		}
+		for i := range pass.Steps {
+			if step := &pass.Steps[i]; step.Action == Measure {
+				moments[step.key()] += 2*step.Position - 7
+				if step.Position == 1 {
+					first[step.key()]++
+				}
+			}
+		}
+	}
+	if len(slots) != 9 {
+		t.Errorf("each arm should be in each slot once: %v", slots)
+	}
+	for key, moment := range moments {
+		if moment != 0 || first[key] != 3 {
+			t.Errorf("%+v: moment %d, begins %d blocks, want 0 and 3", key, moment, first[key])
+		}
+	}
+}
+
 func TestPlanNumbersTheBlocksOfACell(t *testing.T) {
 	plan := mustPlan(t, scenario(func(s *scenarios.Scenario) { s.QoS = []int{1, 2} }))
 	seen := map[cellKey]map[[2]int]bool{}
@@ -226,7 +270,7 @@ func TestPlanRefuses(t *testing.T) {
 		want   string
 	}{
 		"no arm":        {func(s *scenarios.Scenario) { s.Arms = nil }, "no arm"},
-		"three arms":    {func(s *scenarios.Scenario) { s.Arms = append(s.Arms, s.Arms[0]) }, "two at a time"},
+		"many arms":     {func(s *scenarios.Scenario) { s.Arms = slices.Repeat(s.Arms, 4) }, "8 arms; the most is 6"},
 		"no window":     {func(s *scenarios.Scenario) { s.Windows = nil }, "no point to measure"},
 		"a point twice": {func(s *scenarios.Scenario) { s.Windows = []int{20, 1, 20} }, "window 20, 1 connections, 256 bytes is listed twice"},
 		"no pass":       {func(s *scenarios.Scenario) { s.Passes = 0 }, "0 passes"},

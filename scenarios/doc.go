@@ -8,7 +8,7 @@
 //
 //	name: mine              # letters, digits, - _ .
 //	question: Is it faster?
-//	arms:                   # one to sweep, two to compare
+//	arms:                   # one to sweep, two or more to compare with the first
 //	  - nats-server@v2.14.10
 //	  - {name: after, target: nats-server@v2.15.3}
 //	qos: [1, 2]             # a value or a list: qos, window, connections, payload

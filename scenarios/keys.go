@@ -83,7 +83,7 @@ func keys() []key {
 			func(s *Scenario) *time.Duration { return &s.Control }, time.Millisecond, MaxDuration, true),
 		single("passes", "passes; the arms change slots between them",
 			func(s *Scenario) *int { return &s.Passes }, 1, MaxPasses, "one pass per assignment of arms to slots"),
-		single("blocks", "blocks per pass and cell; with two arms a block is A B B A",
+		single("blocks", "blocks per pass and cell; a block is A B B A, or A B C C B A",
 			func(s *Scenario) *int { return &s.Blocks }, 1, MaxBlocks, "fewer than 6 in all give a wide interval"),
 		single("nodes", "broker processes of a started target",
 			func(s *Scenario) *int { return &s.Nodes }, 1, MaxNodes, "all of them share this machine"),

@@ -16,7 +16,7 @@ const (
 	MaxNodes       = 9
 	MaxReplicas    = 5                // of a JetStream stream
 	MaxDuration    = 10 * time.Minute // of one block run
-	MaxArms        = 2                // the crossover is defined for a pair
+	MaxArms        = 6                // all of them run at the same time
 	MaxPoints      = 1_000            // combinations of the swept values
 )
 

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,7 +127,7 @@ func TestValidate(t *testing.T) {
 		{"one arm is a sweep", Scenario{Arms: arms[:1]}, nil},
 		{"the largest window", Scenario{Arms: arms, Windows: []int{MaxWindow}}, nil},
 		{"nothing to measure", Scenario{}, []string{"no arm: name a target to measure"}},
-		{"a third arm has no crossover", Scenario{Arms: append(arms, arms...)}, []string{"4 arms: a run has one arm, or two to compare"}},
+		{"all arms run at the same time", Scenario{Arms: slices.Repeat(arms, 4)}, []string{"8 arms: at most 6 in one run"}},
 		{"columns could not be told apart", Scenario{Arms: []Arm{{"x", "null"}, {"x", "null"}}}, []string{`two arms are named "x"`}},
 		{"a given name may be another's default", Scenario{Arms: []Arm{{"B", "null"}, {"", "null"}}}, []string{`two arms are named "B"`}},
 		{"an arm without a target", Scenario{Arms: []Arm{{"x", ""}}}, []string{"arm 1 has no target"}},

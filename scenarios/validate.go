@@ -20,7 +20,7 @@ func (s *Scenario) Validate() error {
 	case len(full.Arms) == 0:
 		add("no arm: name a target to measure")
 	case len(full.Arms) > MaxArms:
-		add("%d arms: a run has one arm, or two to compare", len(full.Arms))
+		add("%d arms: at most %d in one run, since all of them run at the same time", len(full.Arms), MaxArms)
 	}
 	names := map[string]bool{}
 	for i, arm := range full.Arms {

@@ -12,11 +12,12 @@ const mainJob = "qos2-pipeline"
 func newCompareCommand() *cobra.Command {
 	base := mainScenario()
 	cmd := &cobra.Command{
-		Use:   "compare [A B]",
-		Short: "Compare two brokers across in-flight windows, in crossover passes with a QoS 0 control",
+		Use:   "compare [A B...]",
+		Short: "Compare brokers across in-flight windows, in crossover passes with a QoS 0 control",
 		Long: `Compare starts two brokers, loads them in turn at each in-flight window, swaps them, does it again,
 and prints throughput, p99 and the ratio B/A with its 95 % interval. Without arguments it compares the reference
-broker waiting for its storage on each packet with the same broker acknowledging from a pipeline.
+broker waiting for its storage on each packet with the same broker acknowledging from a pipeline. More targets, up to
+six, are each compared with the first; as many passes as targets put each in each slot.
 
 A target is one of these (see: inflight targets list); quote it for the shell when it has a ? or &:
   'reference?store=staged&pipeline=off'   nats-server@v2.15.3   tcp://127.0.0.1:1883   'null?delay=5ms'
@@ -27,22 +28,29 @@ A target is one of these (see: inflight targets list); quote it for the shell wh
   inflight compare nats-server@v2.14.10 nats-server@v2.15.3 --nodes 3
   inflight compare tcp://old:1883 tcp://new:1883 --qos 1,2 --format markdown`,
 		Args: func(_ *cobra.Command, args []string) error {
-			switch len(args) {
-			case 0, 2:
-				return nil
-			case 1:
+			switch {
+			case len(args) == 1:
 				return usagef("compare takes two targets, or none for the built-in comparison: to measure one write inflight sweep %q", args[0])
+			case len(args) > scenarios.MaxArms:
+				return usagef("compare takes at most %d targets, not %d: all of them run at the same time", scenarios.MaxArms, len(args))
 			}
-			return usagef("compare takes two targets, not %d", len(args))
+			return nil
 		},
 	}
 	flags := addRunFlags(cmd, &base)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s := base
-		if len(args) == 2 {
+		if len(args) > 0 {
 			s.Name = "compare"
 			s.Question = "Which of the two is faster at each in-flight window, and by how much?"
-			s.Arms = []scenarios.Arm{{Target: args[0]}, {Target: args[1]}}
+			if len(args) > 2 {
+				s.Question = "Which is faster at each in-flight window, and by how much?"
+				s.Passes = len(args)
+			}
+			s.Arms = nil
+			for _, target := range args {
+				s.Arms = append(s.Arms, scenarios.Arm{Target: target})
+			}
 		}
 		return measure(cmd, flags, s)
 	}

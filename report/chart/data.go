@@ -231,6 +231,9 @@ func (a axis) describe(p stat.Point) string {
 	if p.Payload > 0 {
 		parts = append(parts, human.Count(int64(p.Payload))+"-byte payloads")
 	}
+	if p.Rate > 0 {
+		parts = append(parts, "paced at "+human.Count(int64(p.Rate))+"/s")
+	}
 	return strings.Join(parts, ", ")
 }
 

@@ -76,8 +76,7 @@ func (m *Model) sentence(r *result.Result, g Group, verdict string) string {
 	for _, row := range g.Rows {
 		for i := range r.Comparisons {
 			c := &r.Comparisons[i]
-			at := stat.Point{QoS: c.QoS, Window: c.Window, Connections: c.Connections, Payload: c.Payload}
-			if c.Metric != stat.Throughput || at != row.Point || c.Verdict != verdict {
+			if c.Metric != stat.Throughput || stat.PointOfComparison(c) != row.Point || c.Verdict != verdict {
 				continue
 			}
 			windows = append(windows, row.InFlight)

@@ -129,8 +129,12 @@ func (m *Model) groups(r *result.Result) {
 		if !ok {
 			i = len(m.Groups)
 			index[key] = i
-			m.Groups = append(m.Groups, Group{Heading: fmt.Sprintf("QoS %d, %s, %s-byte payloads",
-				p.QoS, human.Plural(int64(p.Connections), "connection"), human.Count(int64(p.Payload)))})
+			heading := fmt.Sprintf("QoS %d, %s, %s-byte payloads",
+				p.QoS, human.Plural(int64(p.Connections), "connection"), human.Count(int64(p.Payload)))
+			if p.Rate > 0 {
+				heading += fmt.Sprintf(", paced at %s/s", human.Count(int64(p.Rate)))
+			}
+			m.Groups = append(m.Groups, Group{Heading: heading})
 		}
 		m.Groups[i].Rows = append(m.Groups[i].Rows, row(r, p))
 	}
@@ -144,7 +148,7 @@ func row(r *result.Result, p stat.Point) Row {
 	out.Ratio, out.Interval, out.P99Ratio, out.P99Interval, out.SlotEffect = human.Absent, human.Absent, human.Absent, human.Absent, human.Absent
 	for i := range r.Comparisons {
 		c := &r.Comparisons[i]
-		if c.QoS != p.QoS || c.Window != p.Window || c.Connections != p.Connections || c.Payload != p.Payload {
+		if stat.PointOfComparison(c) != p {
 			continue
 		}
 		switch c.Metric {
@@ -287,7 +291,7 @@ func warnings(r *result.Result, grouped bool) []string {
 		c := &r.Comparisons[i]
 		at := human.Count(int64(c.Window))
 		if grouped {
-			at = fmt.Sprintf("QoS %d with %s, %s bytes and %s", c.QoS, human.Plural(int64(c.Connections), "connection"), human.Count(int64(c.Payload)), at)
+			at = fmt.Sprintf("QoS %d with %s, %s bytes%s and %s", c.QoS, human.Plural(int64(c.Connections), "connection"), human.Count(int64(c.Payload)), paced(c), at)
 		}
 		for _, w := range c.Warnings {
 			if said[at+w.Code] {
@@ -313,6 +317,14 @@ func warnings(r *result.Result, grouped bool) []string {
 		out = append(out, fmt.Sprintf("%sat %s in flight: %s", what, where, e.text))
 	}
 	return out
+}
+
+// paced is the rate of a comparison's open loop, "" for a closed loop.
+func paced(c *result.Comparison) string {
+	if c.RatePerS <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s/s", human.Count(int64(c.RatePerS)))
 }
 
 func environment(r *result.Result) []Pair {

@@ -9,12 +9,18 @@ import (
 // Point is one combination of the swept values.
 type Point struct {
 	QoS, Window, Connections, Payload int
+	Rate                              int // messages per second that an open loop was asked for; 0: closed loop
 }
 
 // PointOf returns the point that a cell belongs to. A control cell belongs to the cell with its window, connections and
 // payload, at whatever QoS that one has; its own QoS is 0.
 func PointOf(c *result.Cell) Point {
-	return Point{QoS: c.QoS, Window: c.Window, Connections: c.Connections, Payload: c.Payload}
+	return Point{QoS: c.QoS, Window: c.Window, Connections: c.Connections, Payload: c.Payload, Rate: int(c.RatePerS)}
+}
+
+// PointOfComparison returns the point that a comparison is of.
+func PointOfComparison(c *result.Comparison) Point {
+	return Point{QoS: c.QoS, Window: c.Window, Connections: c.Connections, Payload: c.Payload, Rate: int(c.RatePerS)}
 }
 
 // Points returns the points that were measured, without the controls, in the order of the cells.

@@ -95,7 +95,7 @@ func compare(m metric, point Point, pairs []pair, spread float64) *result.Compar
 		return nil
 	}
 	c := &result.Comparison{
-		QoS: point.QoS, Window: point.Window, Connections: point.Connections, Payload: point.Payload,
+		QoS: point.QoS, Window: point.Window, Connections: point.Connections, Payload: point.Payload, RatePerS: float64(point.Rate),
 		Metric: m.name, Ratio: ratio, Passes: e.ratios(), Blocks: e.n,
 	}
 	c.Low, c.High = e.interval()

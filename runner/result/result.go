@@ -247,6 +247,7 @@ type Comparison struct {
 	Window      int       `json:"window"`
 	Connections int       `json:"connections"`
 	Payload     int       `json:"payload_bytes"`
+	RatePerS    float64   `json:"rate_per_s,omitempty"`
 	Metric      string    `json:"metric"` // throughput, ack_service_p99
 	Ratio       float64   `json:"ratio"`
 	Low         *float64  `json:"low,omitempty"`
