@@ -136,6 +136,7 @@ func (r *run) describe() *result.Result {
 			Replicas:    s.Replicas,
 			VerifyNS:    int64(max(0, s.Verify)),
 			Quick:       s.Quick,
+			Gate:        s.Gate,
 		},
 	}
 	for _, a := range r.arms {

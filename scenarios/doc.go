@@ -25,6 +25,9 @@
 //	verify: 500ms           # or off
 //	drain: 20s
 //	quick: {blocks: 2, duration: 250ms}   # what --quick changes
+//	gate:                                 # rules of package scenarios/rule
+//	  - throughput >= 1x effect 20%
+//	  - p99 <= 1.5x at qos=2 window=20,256
 //
 // Every key of the last group is also a flag of the same name. Anchors, aliases, tags and several documents are refused.
 package scenarios

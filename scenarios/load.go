@@ -10,6 +10,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"inflight/scenarios/rule"
 )
 
 // maxFile bounds a scenario file: the largest sensible one is a tenth of it, and the YAML parser takes quadratic time for deep
@@ -144,7 +146,7 @@ func place(t *token.Token) Problem {
 }
 
 func (l *loader) document(body ast.Node) {
-	known := []string{"name", "question", "arms", "quick"}
+	known := []string{"name", "question", "arms", "quick", "gate"}
 	for _, k := range keys() {
 		known = append(known, k.Name)
 	}
@@ -164,6 +166,8 @@ func (l *loader) document(body ast.Node) {
 			l.arms(value)
 		case "quick":
 			l.quick(value)
+		case "gate":
+			l.gate(value)
 		default:
 			l.setting(&l.s, name, at, value)
 		}
@@ -291,6 +295,32 @@ func (l *loader) target(node ast.Node) string {
 	}
 	text, _ := l.text(node, "target")
 	return text
+}
+
+// gate reads the rules of a gate: one, or a list of them.
+func (l *loader) gate(node ast.Node) {
+	nodes := []ast.Node{node}
+	if list, ok := node.(*ast.SequenceNode); ok {
+		nodes = list.Values
+		if len(nodes) == 0 {
+			l.at(node, "gate is an empty list")
+		}
+		if len(nodes) > rule.MaxRules {
+			l.at(node, "gate has %d rules: at most %d", len(nodes), rule.MaxRules)
+		}
+	}
+	for _, node := range nodes {
+		text, ok := l.text(node, "gate")
+		if !ok {
+			continue
+		}
+		r, err := rule.Parse(text)
+		if err != nil {
+			l.at(node, "%v", err)
+			continue
+		}
+		l.s.Gate = append(l.s.Gate, r.String())
+	}
 }
 
 func (l *loader) quick(node ast.Node) {

@@ -92,6 +92,8 @@ func TestLoadProblems(t *testing.T) {
 		{"a payload without room for the ledger", "payload: 8\n", "payload 8 is out of range, 32 to 1048576: at least 32 B, for what tells messages apart"},
 		{"a size whose product would overflow", "payload: 9000000000000MiB\n", "payload 9000000000000MiB is out of range"},
 		{"a key without a value is no request for the default", "qos: 1\nnodes:\n", "nodes has no value"},
+		{"a gate's rule is read when the file is", "gate: [throughput >= 1x, 'p99 <= fast']\n", `f.yaml:1:26: rule "p99 <= fast": limit "fast" is neither a ratio`},
+		{"a gate without rules", "gate: []\n", "f.yaml:1:7: gate is an empty list"},
 		{"an empty list", "window: []\n", "f.yaml:1:9: window is an empty list"},
 		{"a map where a value is needed", "window: {a: 1}\n", "f.yaml:1:9: window is a value, or a list"},
 		{"arms that are not a list", "arms: null\n", "f.yaml:1:7: arms is a list of targets"},

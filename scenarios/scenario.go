@@ -43,6 +43,7 @@ type Scenario struct {
 	Verify      time.Duration // publishing time of a verification block; negative: none
 	Drain       time.Duration // bound on waiting for its deliveries
 	Quick       bool
+	Gate        []string // rules that a result is judged by, see package scenarios/rule; none: the gate's own defaults
 
 	// QuickForm is what Quicken changes, from the scenario's own quick section; nil: the general short form.
 	QuickForm []Setting
@@ -99,6 +100,7 @@ func (s Scenario) WithDefaults() Scenario {
 	s.Verify = cmp.Or(s.Verify, 500*time.Millisecond)
 	s.Drain = cmp.Or(s.Drain, 20*time.Second)
 	s.QuickForm = slices.Clone(s.QuickForm)
+	s.Gate = slices.Clone(s.Gate)
 	s.Arms = slices.Clone(s.Arms)
 	for i := range s.Arms {
 		if s.Arms[i].Name == "" {

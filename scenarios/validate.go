@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"inflight/scenarios/rule"
 )
 
 // Validate reports every problem of s at once, as one error joined of one per problem; nil when s can be run. Zero fields
@@ -48,6 +50,11 @@ func (s *Scenario) Validate() error {
 	// Only sensible lists are multiplied.
 	if points := len(full.QoS) * len(full.Windows) * len(full.Connections) * len(full.Payloads); valid && points > MaxPoints {
 		add("%d combinations of qos, window, connections and payload: at most %d in one run", points, MaxPoints)
+	}
+	for _, text := range s.Gate {
+		if _, err := rule.Parse(text); err != nil {
+			add("gate: %v", err)
+		}
 	}
 	for _, setting := range s.QuickForm {
 		var trial Scenario

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"inflight/scenarios"
 )
@@ -16,12 +17,14 @@ type runFlags struct {
 	quick    bool
 	out      string
 	format   formatFlag
+	gate     gateFlags
+	all      *pflag.FlagSet
 }
 
 // addRunFlags puts the flags on cmd. base is where help takes the defaults from; nil leaves them to the scenario file.
 func addRunFlags(cmd *cobra.Command, base *scenarios.Scenario) *runFlags {
-	f := &runFlags{format: formatTable}
 	flags := cmd.Flags()
+	f := &runFlags{format: formatTable, all: flags}
 	flags.SortFlags = false
 	for _, k := range scenarios.Keys() {
 		value := &settingFlag{key: k}
@@ -34,6 +37,7 @@ func addRunFlags(cmd *cobra.Command, base *scenarios.Scenario) *runFlags {
 	flags.BoolVar(&f.quick, "quick", false, "fewer and shorter blocks, for a first look (see: scenarios show)")
 	flags.StringVar(&f.out, "out", "", "where the result goes, a new or empty `DIR` (default inflight-results/TIME-NAME)")
 	flags.Var(&f.format, "format", "what is printed: table, markdown, csv or json")
+	f.gate.add(flags, true)
 	return f
 }
 
@@ -44,6 +48,12 @@ func (f *runFlags) apply(base scenarios.Scenario) (scenarios.Scenario, error) {
 		s = base.Quicken()
 	}
 	s.QuickForm = nil
+	if err := f.gate.validate(f.all, true); err != nil {
+		return s, err
+	}
+	if len(f.gate.rules) > 0 {
+		s.Gate = f.gate.rules
+	}
 	var problems []error
 	for _, flag := range f.settings {
 		if flag.values != nil {

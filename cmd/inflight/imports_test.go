@@ -41,7 +41,7 @@ func below(p string, roots ...string) bool {
 }
 
 // pure are the packages that take the time as an argument and do no I/O.
-var pure = []string{"runner/ledger", "runner/load", "runner/check", "broker/session", "broker/packet", "broker/topic", "report/stat"}
+var pure = []string{"runner/ledger", "runner/load", "runner/check", "broker/session", "broker/packet", "broker/topic", "report/stat", "report/gate"}
 
 func importRules() []importRule {
 	ours := func(p string) bool { return below(p, "cmd", "scenarios", "runner", "report", "broker") }
@@ -54,7 +54,7 @@ func importRules() []importRule {
 		{
 			"a report knows results alone, so that it can be made again from an old directory",
 			func(p string) bool { return below(p, "report") },
-			func(p string) bool { return ours(p) && !below(p, "report", "runner/result") },
+			func(p string) bool { return ours(p) && !below(p, "report", "runner/result", "scenarios/rule") },
 		},
 		{
 			"the broker under test is another process; a runner that links the reference broker gives it a home advantage",
@@ -74,7 +74,12 @@ func importRules() []importRule {
 		{
 			"a scenario says what to measure and knows nobody who does it",
 			func(p string) bool { return below(p, "scenarios") },
-			ours,
+			func(p string) bool { return ours(p) && p != "scenarios/rule" },
+		},
+		{
+			"the grammar of gate rules is what scenarios and reports share; it must not draw in either",
+			func(p string) bool { return below(p, "scenarios/rule") },
+			func(p string) bool { return ours(p) || below(p, "net", "os", "syscall") },
 		},
 		{
 			"the reference broker is a broker like any other: it must not know that it is measured",
@@ -223,6 +228,9 @@ func TestLayoutRulesCanFail(t *testing.T) {
 		{"a report that starts something", "report/page", "runner", "a report knows results alone"},
 		{"a report that reads scenario files", "report", "scenarios", "a report knows results alone"},
 		{"a report of results", "report/stat", "runner/result", ""},
+		{"a gate reads rules", "report/gate", "scenarios/rule", ""},
+		{"a scenario file holds rules", "scenarios", "scenarios/rule", ""},
+		{"a grammar that reads files", "scenarios/rule", "os", "must not draw in either"},
 		{"a report in parts", "report", "report/chart", ""},
 		{"a runner that links the broker", "runner/target", "broker", "home advantage"},
 		{"a runner that links a part of it", "runner/client", "broker/session", "home advantage"},

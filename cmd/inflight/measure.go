@@ -26,7 +26,7 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 	if err != nil {
 		return err
 	}
-	if err := checkTargets(&s); err != nil {
+	if err := errors.Join(checkTargets(&s), flags.gate.foresee(&s)); err != nil {
 		return err
 	}
 	self, err := os.Executable()
@@ -40,14 +40,15 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 	stderr := cmd.ErrOrStderr()
 	progress := newProgress(stderr, &s)
 	ctx := cmd.Context()
-	r, runErr := runner.Run(ctx, runner.Config{
+	cfg := runner.Config{
 		Scenario:    s,
 		Self:        self,
 		OutDir:      dir,
 		CacheDir:    cacheDir(dir),
 		Progress:    progress.event,
 		ToolVersion: toolVersion(),
-	})
+	}
+	r, runErr := runner.Run(ctx, cfg)
 	progress.close()
 	runErr = explain(ctx, runErr)
 	if r == nil {
@@ -60,8 +61,16 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 		r.Partial, r.Trouble = true, strings.TrimSuffix(trouble, ":")
 	}
 	stat.Judge(r)
-	err = keep(cmd, dir, r, flags.format)
-	return errors.Join(runErr, err, verdict(r))
+	if !flags.gate.on || runErr != nil { // a run that did not end is not judged
+		err = keep(cmd, dir, r, flags.format)
+		return errors.Join(runErr, err, verdict(r))
+	}
+	rep, gateErr := flags.gate.gateRun(cmd, cfg, r)
+	err = errors.Join(keep(cmd, dir, r, flags.format), gateErr)
+	if rep != nil && gateErr == nil {
+		err = errors.Join(err, flags.gate.finish(cmd, dir, rep, r, flags.format))
+	}
+	return errors.Join(err, verdict(r))
 }
 
 // checkTargets finds what is wrong with the target strings before anything is built or started.

@@ -41,6 +41,7 @@ and whether every message still arrives exactly once and in order.
 		newCheckCommand(),
 		newRunCommand(),
 		newReportCommand(),
+		newGateCommand(),
 		newScenariosCommand(),
 		newTargetsCommand(),
 		newBrokerCommand(),

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"inflight/runner/result"
 )
 
 // TestMain lets the test binary be the command: testscript puts a copy of it named inflight into PATH, and a run starts
@@ -28,10 +30,32 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			// What a script builds or caches stays in its own directory.
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
-			return nil
+			return results(env.WorkDir)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "occupied": occupied},
 	})
+}
+
+// results puts results that were made by hand into a script's directory: good, bad (incorrect), and elsewhere, which is
+// good on a machine with more cores.
+func results(dir string) error {
+	golden := filepath.Join("..", "..", "testdata", "report")
+	for name, from := range map[string]string{"good": "two-arms", "bad": "incorrect", "elsewhere": "two-arms"} {
+		r, err := result.Read(filepath.Join(golden, from))
+		if err != nil {
+			return err
+		}
+		if name == "elsewhere" {
+			r.Environment.Cores = 64
+		}
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
+		if err := result.Write(filepath.Join(dir, name), r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // exits runs a command and wants it to end with a code: exits CODE PROGRAM [ARG...].

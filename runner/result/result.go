@@ -20,12 +20,29 @@ type Result struct {
 	Environment Environment `json:"environment"`
 	Arms        []Arm       `json:"arms"`
 	Cells       []Cell      `json:"cells"`
+	Reruns      []Rerun     `json:"reruns,omitempty"` // of what a gate could not decide: further passes of some points
 
 	// The rest is derived from Cells by report/stat and can be made again at any time.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 	Control     *Control     `json:"control,omitempty"`  // of the second arm over the first
 	Controls    []Control    `json:"controls,omitempty"` // of each other arm over the first, where there are more than two
 	Warnings    []Warning    `json:"warnings,omitempty"`
+}
+
+// Rerun is a second measurement of some points. Its cells are among the others, in passes of their own.
+type Rerun struct {
+	Started    time.Time `json:"started"`
+	DurationNS int64     `json:"duration_ns"`
+	Points     []Point   `json:"points"`
+	FirstPass  int       `json:"first_pass"` // number of its first pass; the passes before it are of the first run or an earlier rerun
+}
+
+// Point is one combination of the swept values.
+type Point struct {
+	QoS         int `json:"qos"`
+	Window      int `json:"window"`
+	Connections int `json:"connections"`
+	Payload     int `json:"payload_bytes"`
 }
 
 // Tool identifies the program that made the result.
@@ -52,6 +69,8 @@ type Scenario struct {
 	Replicas    int    `json:"replicas"`
 	VerifyNS    int64  `json:"verify_ns"` // publishing time of one verification block; 0: none
 	Quick       bool   `json:"quick"`
+
+	Gate []string `json:"gate,omitempty"` // rules of package scenarios/rule, in their one spelling
 
 	Version           string  `json:"version,omitempty"`             // of MQTT that the load speaks: 3.1.1 or 5; "" is 3.1.1
 	RatePerS          float64 `json:"rate_per_s,omitempty"`          // open loop: messages per second of a run; 0: closed loop
