@@ -79,7 +79,7 @@ func remeasure(ctx context.Context, cfg runner.Config, r *result.Result, points 
 	}
 	rerun := result.Rerun{Started: time.Now().UTC(), FirstPass: lastPass(r) + 1}
 	for _, p := range points {
-		rerun.Points = append(rerun.Points, result.Point(p))
+		rerun.Points = append(rerun.Points, result.Point{QoS: p.QoS, Window: p.Window, Connections: p.Connections, Payload: p.Payload})
 	}
 	whole := cfg.OutDir
 	for i, l := range lines {
