@@ -73,8 +73,9 @@ func (t *table) write() {
 		}
 		t.text(label, a.Target+notes)
 	}
+	t.overall()
 	if m.Control != "" {
-		t.text("control ", fmt.Sprintf("%s/%s at QoS 0: %s", t.short(1), t.short(0), m.Control))
+		t.text("control ", t.control())
 	}
 	if len(m.Correctness) > 0 {
 		t.text("correctness ", m.Correct)
@@ -144,7 +145,7 @@ func (t *table) columns(g page.Group, f fitting) []column {
 			}
 		}
 		if m.Compared {
-			cells = append(cells, t.ratio(row, f))
+			cells = append(cells, t.ratio(row.Ratios, f))
 		}
 		if judged {
 			cells = append(cells, t.verdict(row))
@@ -162,7 +163,7 @@ func (t *table) armPerLine(g page.Group, f fitting) []column {
 		{head: "msg/s", bar: true},
 		{head: "p99"},
 		{head: "peak RSS", bar: true},
-		{head: t.ratioHead(), left: true, bar: true},
+		{head: "over " + t.short(0), left: true, bar: true},
 		{head: "verdict", left: true, bar: true},
 	}
 	for _, row := range g.Rows {
@@ -171,8 +172,8 @@ func (t *table) armPerLine(g page.Group, f fitting) []column {
 			if i == 0 {
 				cells[0] = row.InFlight
 			}
-			if i == 1 {
-				cells[5], cells[6] = t.ratio(row, f), row.Verdict
+			if i > 0 {
+				cells[5], cells[6] = t.ratio(c.Versus, f), c.Versus.Verdict
 			}
 			if c.Incorrect {
 				cells[6] = "INCORRECT"
@@ -189,14 +190,60 @@ func add(columns []column, cells []string) {
 	}
 }
 
-func (t *table) ratio(row page.Row, f fitting) string {
-	if row.Verdict == stat.Incorrect {
-		return t.strike(row.Ratio, true)
+func (t *table) ratio(r page.Ratios, f fitting) string {
+	if r.Verdict == stat.Incorrect {
+		return t.strike(r.Ratio, true)
 	}
 	if !f.interval {
-		return row.Ratio
+		return r.Ratio
 	}
-	return row.Ratio + " " + row.Interval
+	return r.Ratio + " " + r.Interval
+}
+
+// overall writes a line for each arm: the ratio over all points, and that of each point without the control's.
+func (t *table) overall() {
+	for _, o := range t.model.Overall {
+		text := fmt.Sprintf("%s/%s ", t.label(o.Arm), t.label(o.Base))
+		if o.Verdict == stat.Incorrect {
+			text += t.strike(o.Ratio, true) + " INCORRECT"
+		} else {
+			text += fmt.Sprintf("%s %s %s; an effect of %s would have been seen", o.Ratio, o.Interval, o.Verdict, o.Smallest)
+		}
+		t.text("overall ", text)
+	}
+	for i := 1; i < len(t.model.Arms); i++ {
+		if !t.model.Arms[i].Alike {
+			continue // two brokers do not share a QoS 0 path: taking it out answers another question
+		}
+		var parts []string
+		for _, g := range t.model.Groups {
+			for _, row := range g.Rows {
+				if v := row.Cells[i].Versus; v.Corrected != human.Absent && v.Verdict != stat.Incorrect {
+					parts = append(parts, v.Corrected+" "+v.CorrectedInterval)
+				}
+			}
+		}
+		if len(parts) > 0 {
+			t.text("corrected ", fmt.Sprintf("%s/%s by the control: %s", t.short(i), t.short(0), strings.Join(parts, ", ")))
+		}
+	}
+}
+
+func (t *table) control() string {
+	if len(t.model.Arms) > 2 {
+		return "at QoS 0: " + t.model.Control
+	}
+	return fmt.Sprintf("%s/%s at QoS 0: %s", t.short(1), t.short(0), t.model.Control)
+}
+
+// label is the short form of an arm's name.
+func (t *table) label(name string) string {
+	for i, a := range t.model.Arms {
+		if a.Name == name {
+			return t.short(i)
+		}
+	}
+	return name
 }
 
 // short is an arm's own name in the head of a column, or its letter when that is too long.

@@ -46,10 +46,18 @@ func (m *Model) headline(r *result.Result) {
 			continue
 		}
 		for _, verdict := range []string{stat.Incorrect, stat.Better, stat.Worse, stat.Same, stat.Inconclusive} {
-			if s := m.sentence(r, g, verdict); s != "" {
-				found[verdict] = true
-				m.Headline = append(m.Headline, prefix+s)
+			for arm := 1; arm < len(m.Arms); arm++ {
+				if s := m.sentence(r, g, arm, verdict); s != "" {
+					found[verdict] = true
+					m.Headline = append(m.Headline, prefix+s)
+				}
 			}
+		}
+	}
+	for i := range m.Overall {
+		if s := m.Overall[i].sentence(r); s != "" {
+			found[m.Overall[i].Verdict] = true
+			m.Headline = append(m.Headline, s)
 		}
 	}
 	for _, verdict := range []string{stat.Incorrect, stat.Worse, stat.Better, stat.Inconclusive, stat.Same} {
@@ -69,14 +77,14 @@ func anyIncorrect(g Group) bool {
 	return false
 }
 
-// sentence covers the points of a group with one verdict on the throughput; empty when there are none.
-func (m *Model) sentence(r *result.Result, g Group, verdict string) string {
+// sentence covers the points of a group with one verdict on the throughput of an arm; empty when there are none.
+func (m *Model) sentence(r *result.Result, g Group, arm int, verdict string) string {
 	var windows []string
 	low, high, bounded := 0.0, 0.0, true
 	for _, row := range g.Rows {
 		for i := range r.Comparisons {
 			c := &r.Comparisons[i]
-			if c.Metric != stat.Throughput || stat.PointOfComparison(c) != row.Point || c.Verdict != verdict {
+			if c.Metric != stat.Throughput || c.Arm != m.Arms[arm].Name || stat.PointOfComparison(c) != row.Point || c.Verdict != verdict {
 				continue
 			}
 			windows = append(windows, row.InFlight)
@@ -90,27 +98,34 @@ func (m *Model) sentence(r *result.Result, g Group, verdict string) string {
 	if len(windows) == 0 {
 		return ""
 	}
-	a, b := m.Arms[0].Name, m.Arms[1].Name
+	a, b := m.Arms[0].Name, m.Arms[arm].Name
 	at := "at " + human.List(windows) + " in flight"
+	says := func(format string, args ...any) string {
+		text := fmt.Sprintf(format, args...)
+		if len(m.Arms) > 2 { // of two arms it need not be said
+			text = b + " over " + a + ": " + strings.ToLower(text[:1]) + text[1:]
+		}
+		return text
+	}
 	ratios := human.Ratio(low)
 	if human.Ratio(high) != ratios {
 		ratios += " to " + human.Ratio(high)
 	}
 	switch verdict {
 	case stat.Incorrect:
-		return fmt.Sprintf("Incorrect %s: a broker broke its contract there, and its numbers are struck out.", at)
+		return says("Incorrect %s: a broker broke its contract there, and its numbers are struck out.", at)
 	case stat.Better:
 		return fmt.Sprintf("%s is faster than %s %s: %s times the throughput.", b, a, at, ratios)
 	case stat.Worse:
 		return fmt.Sprintf("%s is slower than %s %s: %s times the throughput.", b, a, at, ratios)
 	case stat.Same:
-		return fmt.Sprintf("The same throughput %s, within %.0f %%.", at, 100*stat.Margin(r.Control))
+		return says("The same throughput %s, within %.0f %%.", at, 100*stat.SameMargin)
 	default:
 		why := "not told apart from noise"
 		if !bounded {
 			why = "from too few blocks for an interval"
 		}
-		return fmt.Sprintf("Inconclusive %s: %s times the throughput, %s.", at, ratios, why)
+		return says("Inconclusive %s: %s times the throughput, %s.", at, ratios, why)
 	}
 }
 
@@ -142,4 +157,19 @@ func alone(r *result.Result, g Group) []string {
 		out = append(out, text+".")
 	}
 	return out
+}
+
+// sentence says what the points together show and none of them alone; empty when there is nothing like that.
+func (o *Overall) sentence(r *result.Result) string {
+	word := map[string]string{stat.Better: "faster", stat.Worse: "slower"}[o.Verdict]
+	if word == "" {
+		return ""
+	}
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		if c.Metric == stat.Throughput && human.Clean(c.Arm) == o.Arm && c.Verdict == o.Verdict {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s is %s than %s over all points together: %s times the throughput, %s.", o.Arm, word, o.Base, o.Ratio, o.Interval)
 }

@@ -35,6 +35,10 @@ func (m *Model) Markdown(w io.Writer, charts Charts) error {
 		fmt.Fprintf(&b, "## %s\n\n", g.Heading)
 		m.groupTable(&b, g)
 	}
+	for _, o := range m.Overall {
+		fmt.Fprintf(&b, "All points together (%s/%s throughput): %s %s %s; an effect of %s would have been seen.\n\n",
+			escape(o.Arm), escape(o.Base), escape(o.Ratio), escape(o.Interval), shout(o.Verdict), escape(o.Smallest))
+	}
 	if m.Control != "" {
 		fmt.Fprintf(&b, "Control (QoS 0, B/A): %s.\n\n", escape(m.Control))
 	}
@@ -80,8 +84,8 @@ func (m *Model) groupTable(b *strings.Builder, g Group) {
 	align := strings.Repeat("r", len(head))
 	if m.Compared {
 		a, c := escape(m.Arms[0].Name), escape(m.Arms[1].Name)
-		head = append(head, fmt.Sprintf("%s/%s throughput", c, a), fmt.Sprintf("%s/%s p99", c, a), "verdict")
-		align += "rrl"
+		head = append(head, fmt.Sprintf("%s/%s throughput", c, a), "corrected", fmt.Sprintf("%s/%s p99", c, a), "verdict")
+		align += "rrrl"
 	}
 	rows := [][]string{head}
 	for _, r := range g.Rows {
@@ -92,9 +96,9 @@ func (m *Model) groupTable(b *strings.Builder, g Group) {
 		switch {
 		case m.Compared:
 			if r.Verdict == stat.Incorrect {
-				row = append(row, strike(r.Ratio, true), strike(r.P99Ratio, true))
+				row = append(row, strike(r.Ratio, true), strike(r.Corrected, true), strike(r.P99Ratio, true))
 			} else {
-				row = append(row, escape(r.Ratio+" "+r.Interval), escape(r.P99Ratio+" "+r.P99Interval))
+				row = append(row, escape(r.Ratio+" "+r.Interval), escape(r.Corrected+" "+r.CorrectedInterval), escape(r.P99Ratio+" "+r.P99Interval))
 			}
 			row = append(row, shout(r.Verdict))
 		case r.Incorrect():

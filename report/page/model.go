@@ -23,6 +23,7 @@ type Model struct {
 	Arms     []Arm
 	Compared bool // there are an A and a B
 	Groups   []Group
+	Overall  []Overall
 	Control  string // in words; empty without one
 
 	Correctness []Correctness
@@ -39,6 +40,8 @@ type Model struct {
 // Arm is one side of the run.
 type Arm struct {
 	Name, Target, Version, Durability, Command string
+
+	Alike bool // another build or setting of the first arm's broker, so that the control between them must be at 1.00
 }
 
 // Group is the points that differ in the window only.
@@ -47,16 +50,30 @@ type Group struct {
 	Rows    []Row
 }
 
-// Row is one point. Cells has one entry per arm, in their order.
+// Row is one point. Cells has one entry per arm, in their order. The rest is the second arm over the first; that of
+// further arms is in their cells alone.
 type Row struct {
 	Point    stat.Point
 	InFlight string
 	Cells    []Cell
+	Ratios
+}
 
-	Ratio, Interval       string // of the throughput, B over A
-	P99Ratio, P99Interval string
-	SlotEffect            string
-	Verdict, P99Verdict   string
+// Ratios is one arm over the first.
+type Ratios struct {
+	Ratio, Interval              string // of the throughput
+	Corrected, CorrectedInterval string // the same with the control's ratio taken out
+	P99Ratio, P99Interval        string
+	SlotEffect                   string
+	Verdict, P99Verdict          string
+}
+
+// Overall is the throughput of one arm over the first, over all points together.
+type Overall struct {
+	Arm, Base       string
+	Ratio, Interval string
+	Verdict         string
+	Smallest        string // the least ratio that the run would have told from 1 four times in five
 }
 
 // Incorrect reports whether any number of the row is struck out.
@@ -75,6 +92,7 @@ type Cell struct {
 	P50, P99           string
 	RSSPeak            string
 	Incorrect          bool
+	Versus             Ratios // over the first arm; of that one empty
 }
 
 // Correctness is the account of one arm at one QoS, summed over its points.
@@ -106,13 +124,15 @@ func New(r *result.Result) *Model {
 		m.Arms = append(m.Arms, Arm{
 			Name: human.Clean(a.Name), Target: human.Clean(a.Target), Version: human.Clean(a.Version),
 			Durability: human.Clean(a.Durability), Command: human.Clean(strings.Join(a.Command, " ")),
+			Alike: stat.SameKind(r.Arms[0].Target, a.Target),
 		})
 	}
 	m.Compared = len(r.Arms) >= 2
 	m.groups(r)
-	if c := r.Control; c != nil {
-		m.Control = fmt.Sprintf("%s %s over %s", human.Ratio(c.Ratio), human.Interval(c.Low, c.High), human.Plural(int64(c.Blocks), "block"))
+	for i := range r.Overall {
+		m.Overall = append(m.Overall, overall(&r.Overall[i]))
 	}
+	m.Control = control(r)
 	m.correctness(r)
 	m.Warnings = warnings(r, len(m.Groups) > 1)
 	m.headline(r)
@@ -145,10 +165,29 @@ func row(r *result.Result, p stat.Point) Row {
 	for _, a := range r.Arms {
 		out.Cells = append(out.Cells, cell(stat.Summarise(r, a.Name, p)))
 	}
-	out.Ratio, out.Interval, out.P99Ratio, out.P99Interval, out.SlotEffect = human.Absent, human.Absent, human.Absent, human.Absent, human.Absent
+	out.Ratios = absentRatios()
+	for i := 1; i < len(r.Arms); i++ {
+		out.Cells[i].Versus = ratios(r, r.Arms[i].Name, p)
+	}
+	if len(r.Arms) > 1 {
+		out.Ratios = out.Cells[1].Versus
+	}
+	return out
+}
+
+func absentRatios() Ratios {
+	return Ratios{
+		Ratio: human.Absent, Interval: human.Absent, Corrected: human.Absent, CorrectedInterval: human.Absent,
+		P99Ratio: human.Absent, P99Interval: human.Absent, SlotEffect: human.Absent,
+	}
+}
+
+// ratios is what the comparisons say about one arm at one point.
+func ratios(r *result.Result, arm string, p stat.Point) Ratios {
+	out := absentRatios()
 	for i := range r.Comparisons {
 		c := &r.Comparisons[i]
-		if stat.PointOfComparison(c) != p {
+		if c.Arm != arm || stat.PointOfComparison(c) != p {
 			continue
 		}
 		switch c.Metric {
@@ -157,11 +196,43 @@ func row(r *result.Result, p stat.Point) Row {
 			if c.SlotEffect != nil {
 				out.SlotEffect = human.Ratio(*c.SlotEffect)
 			}
+			if k := c.Corrected; k != nil {
+				out.Corrected, out.CorrectedInterval = human.Ratio(k.Ratio), human.Interval(k.Low, k.High)
+			}
 		case stat.P99:
 			out.P99Ratio, out.P99Interval, out.P99Verdict = human.Ratio(c.Ratio), human.Interval(c.Low, c.High), c.Verdict
 		}
 	}
 	return out
+}
+
+func overall(c *result.Comparison) Overall {
+	o := Overall{
+		Arm: human.Clean(c.Arm), Base: human.Clean(c.Base),
+		Ratio: human.Ratio(c.Ratio), Interval: human.Interval(c.Low, c.High), Verdict: c.Verdict, Smallest: human.Absent,
+	}
+	if c.SmallestEffect != nil {
+		o.Smallest = human.Ratio(*c.SmallestEffect)
+	}
+	return o
+}
+
+// control says where the control of each arm over the first is.
+func control(r *result.Result) string {
+	all := r.Controls
+	if all == nil && r.Control != nil {
+		all = []result.Control{*r.Control}
+	}
+	var out []string
+	for i := range all {
+		c := &all[i]
+		text := fmt.Sprintf("%s %s over %s", human.Ratio(c.Ratio), human.Interval(c.Low, c.High), human.Plural(int64(c.Blocks), "block"))
+		if len(all) > 1 {
+			text = human.Clean(c.Arm+"/"+c.Base) + " " + text
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
 }
 
 func cell(s *stat.Summary) Cell {
@@ -394,9 +465,8 @@ func method(r *result.Result) []string {
 		return append(out, "Values of several passes are pooled as their geometric mean.")
 	}
 	return append(out,
-		"Crossover: in pass 1 arm A has slot 1 and arm B slot 2, in pass 2 they are swapped; inside a pass the arms alternate in blocks A B B A. The ratio is B over A, from the geometric means inside each block, pooled over the passes as their geometric mean, so that a difference between the slots cancels.",
-		"Intervals are 95 % (Student's t on the blocks' log ratios, stratified by pass). The control is the same ratio at QoS 0, over all blocks of the run: it must sit at 1.00, and how far its interval reaches is the noise floor.",
-		fmt.Sprintf("Same: the whole interval within %s %% of 1. Better or worse: the interval excludes 1 by more than the noise floor. Inconclusive: anything else. Incorrect: a cell lost, duplicated or reordered what it must not, or acknowledged out of order; its numbers are struck out.",
-			strconv.FormatFloat(100*stat.Margin(r.Control), 'f', 0, 64)),
+		"Crossover: each pass gives the arms other slots (a slot is where a broker runs); inside a pass they alternate in blocks A B B A. The ratio is B over A, from the geometric means inside each block, pooled over the passes as their geometric mean, so that a difference between the slots cancels.",
+		"Intervals are 95 % each (Student's t on the blocks' log ratios, stratified by pass). The control is the same ratio at QoS 0, over all blocks of the run; corrected is the ratio over that of the control, with the errors of both. Between two builds of one broker the control must sit at 1.00; two different brokers need not share a QoS 0 path.",
+		fmt.Sprintf("Same: the whole interval within %.0f %% of 1. Better or worse: a difference that a run without any would show, anywhere among its comparisons, in one of twenty runs (Holm's correction, half of it for the ratio over all points), if the passes agree on the direction and, between two builds of one broker whose control is off, the corrected interval excludes 1 as well. Inconclusive: anything else. Incorrect: a cell lost, duplicated or reordered what it must not, or acknowledged out of order; its numbers are struck out.", 100*stat.SameMargin),
 	)
 }

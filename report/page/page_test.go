@@ -59,6 +59,15 @@ func TestHeadline(t *testing.T) {
 		{"no intervals", model(t, "no-intervals"), stat.Inconclusive, []string{"Inconclusive at 1, 10, 20 and 256 in flight: 1.34 to 22.6 times the throughput, from too few blocks for an interval."}},
 		{"itself", model(t, "itself"), stat.Same, []string{"The same throughput at 20 in flight, within 5 %."}},
 		{"slower", edit(func(r *result.Result) { r.Arms[0], r.Arms[1] = r.Arms[1], r.Arms[0] }), stat.Worse, []string{"A is slower than B at 1, 10, 20 and 256 in flight: 0.043 to 0.74 times the throughput."}},
+		{"slower, which only the points together show", edit(func(r *result.Result) {
+			same := synth.Run{Seed: 9, Windows: []int{1, 10, 20, 256}, Passes: 2, Blocks: 3, Noise: 0.08, Arms: []synth.Arm{
+				{Target: "x@1", Rate: func(int, int) float64 { return 4_000 }}, {Target: "x@2", Rate: func(int, int) float64 { return 3_600 }},
+			}}
+			*r = *same.Result()
+		}), stat.Worse, []string{
+			"Inconclusive at 1, 10, 20 and 256 in flight: 0.88 to 0.94 times the throughput, not told apart from noise.",
+			"B is slower than A over all points together: 0.92 times the throughput, [0.89, 0.95].",
+		}},
 		{"nothing", edit(func(r *result.Result) { r.Cells = nil }), measured, []string{"Nothing was measured."}},
 	}
 	for _, test := range tests {

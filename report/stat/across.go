@@ -86,39 +86,23 @@ type term struct {
 	sign float64
 }
 
-// combine is exp of the signed sum, with the degrees of freedom of Welch and Satterthwaite.
+// combine is exp of the signed sum; nil when a term has no value.
 func combine(terms []term) *Ratio {
-	var sum, variance, denominator float64
-	bounded := true
+	var effects []effect
 	for _, t := range terms {
 		if len(t.passes) == 0 {
 			return nil
 		}
-		sum += t.sign * t.mean
-		v := t.se() * t.se()
-		variance += v
-		if t.df < minDF {
-			bounded = false
-			continue
-		}
-		denominator += v * v / float64(t.df)
+		e := t.effect()
+		e.mean *= t.sign
+		effects = append(effects, e)
 	}
-	ratio := math.Exp(sum)
-	if !positive(ratio) {
+	sum := sumOf(effects)
+	ratio := usable(math.Exp(sum.mean))
+	if ratio == nil {
 		return nil
 	}
-	out := &Ratio{Ratio: ratio}
-	if !bounded {
-		return out
-	}
-	df := 1 << 20 // no variance at all: the interval is a point
-	if denominator > 0 {
-		df = max(minDF, int(math.Min(variance*variance/denominator, float64(df))))
-	}
-	half := tQuantile(df, confidence) * math.Sqrt(variance)
-	out.Low, out.High = usable(math.Exp(sum-half)), usable(math.Exp(sum+half))
-	if out.Low == nil || out.High == nil {
-		out.Low, out.High = nil, nil
-	}
+	out := &Ratio{Ratio: *ratio}
+	out.Low, out.High = sum.interval()
 	return out
 }

@@ -155,7 +155,7 @@ func (m metric) ratiosOf(pairs []pair) (samples []sample, blocks int) {
 			la, okA := a[number]
 			lb, okB := b[number]
 			if okA && okB {
-				samples = append(samples, sample{pass: p.pass, value: lb - la})
+				samples = append(samples, sample{pass: p.pass, block: number, value: lb - la})
 				delete(a, number)
 			}
 		}

@@ -12,6 +12,7 @@ const minDF = 2
 // sample is one block's log value in one pass.
 type sample struct {
 	pass  int
+	block int // orders the samples of a pass in time
 	value float64
 }
 
@@ -65,17 +66,12 @@ func (e estimate) se() float64 {
 	return e.sd * math.Sqrt(sum) / float64(len(e.passes))
 }
 
-// interval returns the bounds of exp(mean), or nils when there are too few blocks for them.
-func (e estimate) interval() (low, high *float64) {
-	if e.df < minDF {
-		return nil, nil
+// effect is the pooled mean as a normal quantity.
+func (e estimate) effect() effect {
+	if len(e.passes) == 0 {
+		return effect{}
 	}
-	half := tQuantile(e.df, confidence) * e.se()
-	low, high = usable(math.Exp(e.mean-half)), usable(math.Exp(e.mean+half))
-	if low == nil || high == nil {
-		return nil, nil
-	}
-	return low, high
+	return effect{mean: e.mean, se: e.se(), df: float64(e.df)}
 }
 
 // ratios returns exp(mean) of each pass.

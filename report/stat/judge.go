@@ -15,28 +15,31 @@ const (
 	Incorrect    = "incorrect"
 )
 
-// sameMargin is the difference that nobody would choose a broker for.
-const sameMargin = 0.05
+// SameMargin is the difference, as a fraction, that nobody would choose a broker for.
+const SameMargin = 0.05
 
-// Judge fills Comparisons, Control and Warnings of r from its cells, and may be called again. Arm B is compared with
-// arm A, the first two of the run; a run of one arm has neither comparisons nor a control. Warnings with codes that
-// this package does not know are kept.
+// Judge fills Comparisons, Overall, Control, Controls, Warnings and the cells' classes of r from its cells, and may be
+// called again. Each arm is compared with the first; a run of one arm has neither comparisons nor a control. Warnings
+// with codes that this package does not know are kept.
 func Judge(r *result.Result) {
-	r.Comparisons, r.Control = nil, nil
-	if len(r.Arms) >= 2 {
-		a, b := r.Arms[0].Name, r.Arms[1].Name
-		r.Control = controlOf(r, a, b)
-		spread := Spread(r.Control)
-		for _, point := range Points(r) {
-			pairs := pairsOf(r, a, b, func(c *result.Cell) bool { return !c.Control && PointOf(c) == point })
-			for _, m := range metrics() {
-				if m.name == P99 && point.QoS == 0 {
-					continue // nothing is acknowledged: the blocks hold the time of their fences
-				}
-				if c := compare(m, point, pairs, spread); c != nil {
-					r.Comparisons = append(r.Comparisons, *c)
-				}
-			}
+	r.Comparisons, r.Overall, r.Control, r.Controls = nil, nil, nil, nil
+	var all []*comparison
+	for i := 1; i < len(r.Arms); i++ {
+		versus := newVersus(r, &r.Arms[0], &r.Arms[i])
+		if c := versus.controlOf(); c != nil && i == 1 {
+			r.Control = c
+		}
+		if c := versus.controlOf(); c != nil && len(r.Arms) > 2 {
+			r.Controls = append(r.Controls, *c)
+		}
+		all = append(all, versus.comparisons()...)
+	}
+	decide(all)
+	for _, c := range all {
+		if c.overall {
+			r.Overall = append(r.Overall, c.Comparison)
+		} else {
+			r.Comparisons = append(r.Comparisons, c.Comparison)
 		}
 	}
 	r.Warnings = append(foreign(r.Warnings), warningsOf(r)...)
@@ -58,29 +61,77 @@ func Spread(c *result.Control) float64 {
 	return spread
 }
 
-// Margin is the difference up to which arms are called the same, as a fraction: 0.05, or the control's spread if larger.
-func Margin(c *result.Control) float64 {
-	return max(sameMargin, math.Expm1(Spread(c)))
+// versus is one arm over the base.
+type versus struct {
+	r         *result.Result
+	base, arm *result.Arm
+	control   estimate // without passes if there is none
+	alike     bool     // two builds of one broker: the control must be at 1.00
 }
 
-func controlOf(r *result.Result, a, b string) *result.Control {
+func newVersus(r *result.Result, base, arm *result.Arm) *versus {
+	v := &versus{r: r, base: base, arm: arm, alike: SameKind(base.Target, arm.Target)}
 	m := metrics()[0]
-	pairs := pairsOf(r, a, b, func(c *result.Cell) bool { return c.Control })
+	pairs := pairsOf(r, base.Name, arm.Name, func(c *result.Cell) bool { return c.Control })
 	samples, _ := m.ratiosOf(pairs)
 	if len(samples) == 0 {
 		samples = m.totalsOf(pairs)
 	}
-	e := estimateOf(samples)
-	if len(e.passes) == 0 || !positive(math.Exp(e.mean)) {
+	if e := estimateOf(samples); len(e.passes) > 0 && positive(math.Exp(e.mean)) {
+		v.control = e
+	}
+	return v
+}
+
+// controlOf is nil without a control.
+func (v *versus) controlOf() *result.Control {
+	e := v.control
+	if len(e.passes) == 0 {
 		return nil
 	}
-	c := &result.Control{Ratio: math.Exp(e.mean), Blocks: e.n, Passes: e.ratios()}
-	c.Low, c.High = e.interval()
+	c := &result.Control{Base: v.base.Name, Arm: v.arm.Name, Ratio: math.Exp(e.mean), Blocks: e.n, Passes: e.ratios()}
+	c.Low, c.High = e.effect().interval()
 	return c
 }
 
+// comparison is a result.Comparison on its way to a verdict.
+type comparison struct {
+	result.Comparison
+	versus    *versus
+	metric    metric
+	effect    effect
+	incorrect bool
+	overall   bool
+	test      *hypothesis // nil when there is no interval
+}
+
+// comparisons are those of every point, and the overall one if there is more than one point.
+func (v *versus) comparisons() []*comparison {
+	var all, throughputs []*comparison
+	for _, point := range Points(v.r) {
+		pairs := pairsOf(v.r, v.base.Name, v.arm.Name, func(c *result.Cell) bool { return !c.Control && PointOf(c) == point })
+		for _, m := range metrics() {
+			if m.name == P99 && point.QoS == 0 {
+				continue // nothing is acknowledged: the blocks hold the time of their fences
+			}
+			c := v.compare(m, point, pairs)
+			if c == nil {
+				continue
+			}
+			all = append(all, c)
+			if m.name == Throughput {
+				throughputs = append(throughputs, c)
+			}
+		}
+	}
+	if c := v.overall(throughputs); c != nil {
+		all = append(all, c)
+	}
+	return all
+}
+
 // compare returns nil when one of the arms has no such value at the point.
-func compare(m metric, point Point, pairs []pair, spread float64) *result.Comparison {
+func (v *versus) compare(m metric, point Point, pairs []pair) *comparison {
 	samples, blocks := m.ratiosOf(pairs)
 	e, totals := estimateOf(samples), false
 	if e.df < minDF && (m.name == P99 || e.n == 0) {
@@ -90,28 +141,82 @@ func compare(m metric, point Point, pairs []pair, spread float64) *result.Compar
 			e, totals = t, true
 		}
 	}
-	ratio := math.Exp(e.mean)
-	if len(e.passes) == 0 || !positive(ratio) {
+	if len(e.passes) == 0 || !positive(math.Exp(e.mean)) {
 		return nil
 	}
-	c := &result.Comparison{
+	c := &comparison{versus: v, metric: m, effect: e.effect()}
+	c.Comparison = result.Comparison{
 		QoS: point.QoS, Window: point.Window, Connections: point.Connections, Payload: point.Payload, RatePerS: float64(point.Rate),
-		Metric: m.name, Ratio: ratio, Passes: e.ratios(), Blocks: e.n,
+		Passes: e.ratios(), Blocks: e.n, SlotEffect: e.slotEffect(pairs),
 	}
-	c.Low, c.High = e.interval()
-	swapped := e.slotEffect(pairs)
-	c.SlotEffect = swapped
-	incorrect := false
 	for _, p := range pairs {
-		incorrect = incorrect || p.a.Incorrect() || p.b.Incorrect()
+		c.incorrect = c.incorrect || p.a.Incorrect() || p.b.Incorrect()
 	}
-	c.Verdict = verdict(m, c, incorrect, spread)
-	c.Warnings = e.reservations(blocks, totals, swapped != nil)
+	c.fill()
+	c.Warnings = append(e.reservations(blocks, totals, pairs), trend(samples)...)
 	return c
 }
 
+// overall is the throughput over all points together, each with the same weight; nil for less than two. It has no
+// point, and no slot effect.
+func (v *versus) overall(points []*comparison) *comparison {
+	if len(points) < 2 {
+		return nil
+	}
+	c := &comparison{versus: v, metric: metrics()[0], overall: true}
+	var effects []effect
+	var passes [][]float64
+	for _, p := range points {
+		effects = append(effects, p.effect)
+		passes = append(passes, p.Passes)
+		c.Blocks += p.Blocks
+		c.incorrect = c.incorrect || p.incorrect
+	}
+	c.effect = meanOf(effects)
+	c.Passes = meanPasses(passes)
+	if !positive(math.Exp(c.effect.mean)) {
+		return nil
+	}
+	c.fill()
+	return c
+}
+
+// meanPasses is the geometric mean of each pass over the points; none when not every point has every pass.
+func meanPasses(points [][]float64) []float64 {
+	out := make([]float64, len(points[0]))
+	for _, p := range points {
+		if len(p) != len(out) {
+			return nil
+		}
+		for i, r := range p {
+			out[i] += math.Log(r) / float64(len(points))
+		}
+	}
+	for i := range out {
+		out[i] = math.Exp(out[i])
+	}
+	return out
+}
+
+// fill sets what follows from the effect alone.
+func (c *comparison) fill() {
+	c.Base, c.Arm, c.Metric = c.versus.base.Name, c.versus.arm.Name, c.metric.name
+	c.Ratio = math.Exp(c.effect.mean)
+	c.Low, c.High = c.effect.interval()
+	c.P = c.effect.p()
+	control := c.versus.control
+	if c.metric.name != Throughput || len(control.passes) == 0 {
+		return
+	}
+	corrected := c.effect.without(control.effect())
+	if ratio := usable(math.Exp(corrected.mean)); ratio != nil {
+		c.Corrected = &result.Corrected{Ratio: *ratio}
+		c.Corrected.Low, c.Corrected.High = corrected.interval()
+	}
+}
+
 // slotEffect is exp of half the difference between the passes in which A has the lower slot and those in which it has
-// the higher one; nil unless there are both.
+// the higher one; nil unless there are both, and for more than two slots, which have no one effect.
 func (e estimate) slotEffect(pairs []pair) *float64 {
 	var plain, swapped []float64
 	for _, p := range e.passes {
@@ -120,6 +225,8 @@ func (e estimate) slotEffect(pairs []pair) *float64 {
 				continue
 			}
 			switch {
+			case q.a.Slot > 2 || q.b.Slot > 2:
+				return nil
 			case q.a.Slot < q.b.Slot:
 				plain = append(plain, p.mean)
 			case q.a.Slot > q.b.Slot:
@@ -132,25 +239,4 @@ func (e estimate) slotEffect(pairs []pair) *float64 {
 		return nil
 	}
 	return usable(math.Exp((mean(plain) - mean(swapped)) / 2))
-}
-
-func verdict(m metric, c *result.Comparison, incorrect bool, spread float64) string {
-	switch {
-	case incorrect:
-		return Incorrect
-	case c.Low == nil || c.High == nil:
-		return Inconclusive
-	}
-	low, high := math.Log(*c.Low), math.Log(*c.High)
-	margin := max(math.Log1p(sameMargin), spread)
-	switch {
-	case low >= -margin && high <= margin:
-		return Same
-	case low > spread && m.lowerIsBetter, high < -spread && !m.lowerIsBetter:
-		return Worse
-	case low > spread, high < -spread:
-		return Better
-	default:
-		return Inconclusive
-	}
 }

@@ -21,7 +21,7 @@ func rate(perSecond float64) func(int, int) float64 {
 func twoArms(ratio float64) synth.Run {
 	return synth.Run{
 		Seed: 7, Windows: []int{20}, Passes: 2, Blocks: 3, Control: true,
-		Arms: []synth.Arm{{Target: "old", Rate: rate(4_000)}, {Target: "new", Rate: rate(4_000 * ratio)}},
+		Arms: []synth.Arm{{Target: "broker@old", Rate: rate(4_000)}, {Target: "broker@new", Rate: rate(4_000 * ratio)}},
 	}
 }
 
@@ -135,42 +135,6 @@ func TestCoverage(t *testing.T) {
 	// Four binomial standard errors on either side.
 	if share < 0.927 || share > 0.973 {
 		t.Errorf("coverage %.3f, want 0.95", share)
-	}
-}
-
-func TestVerdict(t *testing.T) {
-	m := metrics()
-	f := func(v float64) *float64 { return &v }
-	tests := []struct {
-		name      string
-		metric    metric
-		low, high *float64
-		incorrect bool
-		spread    float64 // as a fraction
-		want      string
-	}{
-		{"far above", m[0], f(2), f(3), false, 0.02, Better},
-		{"far below", m[0], f(0.3), f(0.5), false, 0.02, Worse},
-		{"a higher p99 is worse", m[1], f(2), f(3), false, 0.02, Worse},
-		{"a lower p99 is better", m[1], f(0.3), f(0.5), false, 0.02, Better},
-		{"straddles 1 widely", m[0], f(0.8), f(1.3), false, 0.02, Inconclusive},
-		{"within 5 %", m[0], f(0.96), f(1.04), false, 0.02, Same},
-		{"sure, but within 5 %", m[0], f(1.02), f(1.04), false, 0.001, Same},
-		{"just above 5 %", m[0], f(1.03), f(1.08), false, 0.02, Better},
-		{"above 1, but not by more than the control's spread", m[0], f(1.03), f(1.2), false, 0.08, Inconclusive},
-		{"all of it within the control's spread", m[0], f(1.03), f(1.12), false, 0.15, Same},
-		{"below 1, but not by more than the control's spread", m[0], f(0.8), f(0.97), false, 0.08, Inconclusive},
-		{"no interval", m[0], nil, nil, false, 0.02, Inconclusive},
-		{"incorrect wins over fast", m[0], f(20), f(30), true, 0.02, Incorrect},
-		{"incorrect without an interval", m[0], nil, nil, true, 0.02, Incorrect},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c := &result.Comparison{Low: test.low, High: test.high}
-			if got := verdict(test.metric, c, test.incorrect, math.Log1p(test.spread)); got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
-		})
 	}
 }
 
@@ -391,7 +355,14 @@ func TestWarningsOfTheRun(t *testing.T) {
 				c.InFlight.AchievedMean = 7.5
 			}
 		}), CodeWindowUnused, "B: the window was not kept full (7.5 of 20)"},
-		{"third arm", func(r *result.Result) { r.Arms = append(r.Arms, result.Arm{Name: "C"}) }, CodeMoreArms, "only A and B"},
+		{"two different brokers need not share a QoS 0 path", func(r *result.Result) {
+			r.Arms[1].Target = "another?x=1"
+			edit(func(c *result.Cell) {
+				if c.Control && c.Arm == "B" {
+					scale(c, 0.5)
+				}
+			})(r)
+		}, CodeControlApart, "0.50: two different brokers"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

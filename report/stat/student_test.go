@@ -26,11 +26,16 @@ func TestTQuantile(t *testing.T) {
 		{1 << 40, 1.960},
 	}
 	for _, test := range tests {
-		if got := tQuantile(test.df, 0.95); math.Abs(got-test.want) > 0.0006 {
+		if got := tQuantile(float64(test.df), 0.95); math.Abs(got-test.want) > 0.0006 {
 			t.Errorf("tQuantile(%d) = %.4f, want %.3f", test.df, got, test.want)
 		}
 	}
 	if got := tQuantile(4, 0.99); math.Abs(got-4.604) > 0.0006 {
 		t.Errorf("tQuantile(4) at 99 %% = %.4f, want 4.604", got)
+	}
+	for _, test := range tests {
+		if got := tSurvival(float64(test.df), tQuantile(float64(test.df), 0.95)); math.Abs(got-0.05) > 1e-4 {
+			t.Errorf("tSurvival(%d) at its 95 %% quantile = %v", test.df, got)
+		}
 	}
 }

@@ -107,7 +107,7 @@ func (m metric) measure(cells []*result.Cell, runsPerBlock int) *Measure {
 	}
 	out := &Measure{Value: *value}
 	if e := estimateOf(samples); e.df >= minDF {
-		factor := math.Exp(tQuantile(e.df, confidence) * e.se())
+		factor := math.Exp(tQuantile(float64(e.df), confidence) * e.se())
 		low, high := usable(*value/factor), usable(*value*factor)
 		if low != nil && high != nil {
 			out.Low, out.High = low, high

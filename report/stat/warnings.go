@@ -2,6 +2,7 @@ package stat
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 
@@ -15,8 +16,8 @@ const (
 	CodeLedger       = "ledger_violated"   // messages lost, duplicated, reordered or corrupt
 	CodeUnverified   = "unverified"        // no verification block of an arm
 	CodeNoControl    = "no_control"        // two arms and no noise floor
-	CodeControlOff   = "control_off"       // the control is not at 1.00
-	CodeMoreArms     = "more_arms"         // only the first two are compared
+	CodeControlOff   = "control_off"       // the control is not at 1.00, between two builds of one broker
+	CodeControlApart = "control_apart"     // the same between two brokers, where it may be
 	CodeWindowUnused = "window_not_filled" // the generator did not keep the window full
 	CodeSerialised   = "serialised"        // throughput does not rise with the window
 
@@ -25,6 +26,7 @@ const (
 	CodeNotSwapped     = "slots_not_swapped" // the slot effect is in the ratio
 	CodeBlocksLeftOut  = "blocks_left_out"   // incomplete, or a run without a value
 	CodeFromTotals     = "from_totals"       // the ratio is that of the cells, not of the blocks
+	CodeTrend          = "trend"             // the ratio rises or falls inside the passes, by more than chance
 )
 
 // foreign returns the warnings that someone else gave.
@@ -32,7 +34,7 @@ func foreign(warnings []result.Warning) []result.Warning {
 	var kept []result.Warning
 	for _, w := range warnings {
 		switch w.Code {
-		case CodePartial, CodeOrder, CodeLedger, CodeUnverified, CodeNoControl, CodeControlOff, CodeMoreArms,
+		case CodePartial, CodeOrder, CodeLedger, CodeUnverified, CodeNoControl, CodeControlOff, CodeControlApart,
 			CodeWindowUnused, CodeSerialised:
 		default:
 			kept = append(kept, w)
@@ -66,12 +68,7 @@ func warningsOf(r *result.Result) []result.Warning {
 	for _, arm := range r.Arms {
 		correctness(r, arm.Name, warn)
 	}
-	if len(r.Arms) >= 2 {
-		control(r.Control, warn)
-	}
-	if n := len(r.Arms); n > 2 {
-		warn(CodeMoreArms, "%d arms: only %s and %s are compared", n, r.Arms[0].Name, r.Arms[1].Name)
-	}
+	controls(r, warn)
 	windows(r, warn)
 	serialised(r, warn)
 	return out
@@ -128,17 +125,36 @@ func where(c *result.Cell, first string) string {
 	return at
 }
 
-func control(c *result.Control, warn func(code, format string, args ...any)) {
-	if c == nil {
+// controls looks at the control of each arm that is compared.
+func controls(r *result.Result, warn func(code, format string, args ...any)) {
+	if len(r.Arms) < 2 {
+		return
+	}
+	all := r.Controls
+	if all == nil && r.Control != nil {
+		all = []result.Control{*r.Control}
+	}
+	if len(all) == 0 {
 		warn(CodeNoControl, "no QoS 0 control: the noise floor is not known, and a difference between the slots may look like one between the arms")
 		return
 	}
-	off := c.Ratio < controlLow || c.Ratio > controlHigh
-	if c.Low != nil && c.High != nil && math.Abs(c.Ratio-1) > controlNear {
-		off = off || *c.Low > 1 || *c.High < 1
+	targets := map[string]string{}
+	for _, a := range r.Arms {
+		targets[a.Name] = a.Target
 	}
-	if off {
-		warn(CodeControlOff, "the QoS 0 control is at %.2f, not at 1.00: something beside the path under test differs between the arms", c.Ratio)
+	for i := range all {
+		c := &all[i]
+		whose := "the QoS 0 control"
+		if len(all) > 1 {
+			whose = fmt.Sprintf("the QoS 0 control %s/%s", c.Arm, c.Base)
+		}
+		switch {
+		case !controlOff(c):
+		case SameKind(targets[c.Base], targets[c.Arm]):
+			warn(CodeControlOff, "%s is at %.2f, not at 1.00: something beside the path under test differs between the arms, and only effects beyond it are called", whose, c.Ratio)
+		default:
+			warn(CodeControlApart, "%s is at %.2f: two different brokers do not share a QoS 0 path, and the verdicts go by the blocks' own spread", whose, c.Ratio)
+		}
 	}
 }
 
@@ -160,7 +176,7 @@ func windows(r *result.Result, warn func(code, format string, args ...any)) {
 }
 
 // reservations are the warnings that belong to one comparison.
-func (e estimate) reservations(blocks int, totals, swapped bool) []result.Warning {
+func (e estimate) reservations(blocks int, totals bool, pairs []pair) []result.Warning {
 	var out []result.Warning
 	warn := func(code, format string, args ...any) {
 		out = append(out, result.Warning{Code: code, Text: fmt.Sprintf(format, args...)})
@@ -175,10 +191,12 @@ func (e estimate) reservations(blocks int, totals, swapped bool) []result.Warnin
 	if left := blocks - e.n; left > 0 && !totals {
 		warn(CodeBlocksLeftOut, "%d of %d blocks left out: cut off, or a run in them has no value", left, blocks)
 	}
-	if !swapped {
+	switch balanced, shared := e.slotsOf(pairs); {
+	case balanced:
+	case !shared:
 		warn(CodeNotSwapped, "the slots were not swapped: a difference between them is part of the ratio")
-	} else if len(e.passes)%2 == 1 {
-		warn(CodeNotSwapped, "%d passes: a difference between the slots does not cancel wholly", len(e.passes))
+	default:
+		warn(CodeNotSwapped, "%s: a difference between the slots does not cancel wholly", count(int64(len(e.passes)), "pass"))
 	}
 	if lowest, highest, ok := e.disagreement(); ok {
 		warn(CodePassesDisagree, "the passes disagree, %.3g and %.3g: the slots differ, or something changed between the passes",
@@ -202,9 +220,30 @@ func (e estimate) disagreement() (lowest, highest float64, ok bool) {
 		}
 	}
 	apart := hi.mean - lo.mean
-	errors := max(passesErrors, tQuantile(e.df, passesConfidence))
-	chance := errors * e.sd * math.Sqrt(1/float64(lo.n)+1/float64(hi.n))
+	chance := passesFactor(float64(e.df)) * e.sd * math.Sqrt(1/float64(lo.n)+1/float64(hi.n))
 	return lo.mean, hi.mean, apart > chance && apart > math.Log1p(passesNear)
+}
+
+// passesFactor is how many standard errors of their difference two passes may be apart by chance.
+func passesFactor(df float64) float64 { return max(passesErrors, tQuantile(df, passesConfidence)) }
+
+// slotsOf reports whether both arms were in each slot equally often, so that a difference between the slots cancels, and
+// whether they shared any.
+func (e estimate) slotsOf(pairs []pair) (balanced, shared bool) {
+	a, b := map[int]int{}, map[int]int{}
+	for _, p := range e.passes {
+		for _, q := range pairs {
+			if q.pass == p.pass {
+				a[q.a.Slot]++
+				b[q.b.Slot]++
+				break
+			}
+		}
+	}
+	for slot := range a {
+		shared = shared || b[slot] > 0
+	}
+	return maps.Equal(a, b), shared
 }
 
 func count(n int64, noun string) string {

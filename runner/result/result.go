@@ -24,6 +24,7 @@ type Result struct {
 
 	// The rest is derived from Cells by report/stat and can be made again at any time.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
+	Overall     []Comparison `json:"overall,omitempty"`  // of the throughput over all points together, one for each other arm; without a point
 	Control     *Control     `json:"control,omitempty"`  // of the second arm over the first
 	Controls    []Control    `json:"controls,omitempty"` // of each other arm over the first, where there are more than two
 	Warnings    []Warning    `json:"warnings,omitempty"`
