@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-//go:embed targets/*.yaml
+//go:embed targets/*.yaml targets/*/main.go
 var targetFiles embed.FS
 
 // Target returns the description of a known broker, the bytes of targets/NAME.yaml as they are, and whether there is
@@ -20,6 +20,16 @@ func Target(name string) ([]byte, bool) {
 	return data, err == nil
 }
 
+// TargetProgram returns the source of the command around a broker that is a library, the bytes of targets/NAME/main.go, and
+// whether there is one.
+func TargetProgram(name string) ([]byte, bool) {
+	if !slices.Contains(TargetNames(), name) {
+		return nil, false
+	}
+	data, err := targetFiles.ReadFile("targets/" + name + "/main.go")
+	return data, err == nil
+}
+
 // TargetNames lists the known brokers in alphabetical order.
 func TargetNames() []string {
 	entries, err := targetFiles.ReadDir("targets")
@@ -28,7 +38,9 @@ func TargetNames() []string {
 	}
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+		if name, ok := strings.CutSuffix(e.Name(), ".yaml"); ok {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return names

@@ -7,7 +7,7 @@ import (
 
 func TestTargets(t *testing.T) {
 	names := TargetNames()
-	for _, want := range []string{"nats-server", "null", "reference"} {
+	for _, want := range []string{"mochi", "mosquitto", "nats-server", "null", "reference"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no %s in %v", want, names)
 		}
@@ -18,6 +18,14 @@ func TestTargets(t *testing.T) {
 	for _, name := range names {
 		if data, ok := Target(name); !ok || len(data) == 0 {
 			t.Errorf("%s: no description", name)
+		}
+	}
+	if data, ok := TargetProgram("mochi"); !ok || len(data) == 0 {
+		t.Error("mochi: no command around the library")
+	}
+	for _, name := range []string{"null", "../targets/mochi", "no-such-broker"} {
+		if _, ok := TargetProgram(name); ok {
+			t.Errorf("%q has a command", name)
 		}
 	}
 	for _, name := range []string{"", ".", "../targets/null", "null.yaml", "no-such-broker"} {

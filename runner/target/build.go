@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -31,7 +32,7 @@ func build(ctx context.Context, about *description, version string, options Opti
 		return "", fmt.Errorf("find the cache directory: %w", err)
 	}
 	parent := filepath.Join(cache, "targets", about.Kind)
-	final := filepath.Join(parent, cacheKey(version))
+	final := filepath.Join(parent, source.cacheKey(version))
 	path := filepath.Join(final, binary)
 	if runnable(path) {
 		return path, nil
@@ -50,11 +51,16 @@ func build(ctx context.Context, about *description, version string, options Opti
 	defer os.RemoveAll(temp)
 	options.Talk("building %s %s, once, %s", about.Kind, version, orElse(source.Takes, "about a minute"))
 	start := time.Now()
-	if err := goInstall(ctx, tool, temp, about, version); err != nil {
+	if source.Library {
+		err = goBuild(ctx, tool, temp, about, version)
+	} else {
+		err = goInstall(ctx, tool, temp, about, version)
+	}
+	if err != nil {
 		return "", err
 	}
 	if !runnable(filepath.Join(temp, binary)) {
-		return "", fmt.Errorf("go install %s@%s made no program called %s", source.Package, version, binary)
+		return "", fmt.Errorf("the build of %s@%s made no program called %s", source.Package, version, binary)
 	}
 	if err := os.Chmod(temp, 0o755); err != nil {
 		return "", fmt.Errorf("open the build to others: %w", err)
@@ -66,9 +72,13 @@ func build(ctx context.Context, about *description, version string, options Opti
 	return path, nil
 }
 
-// cacheKey names a build: the same source built by another Go release, or for another system, is another program.
-func cacheKey(version string) string {
+// cacheKey names a build: the same source built by another Go release, or for another system, is another program, and so
+// is a library in another command.
+func (g *goSource) cacheKey(version string) string {
 	key := version + "-" + runtime.GOOS + "-" + runtime.GOARCH + "-" + runtime.Version()
+	if g.Library {
+		key += fmt.Sprintf("-%.8x", sha256.Sum256(g.program))
+	}
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\: `, r) {
 			return '_'
@@ -83,9 +93,41 @@ func runnable(path string) bool {
 }
 
 func goInstall(ctx context.Context, tool, dir string, about *description, version string) error {
-	what := about.Source.Go.Package + "@" + version
-	cmd := exec.CommandContext(ctx, tool, "install", what)
-	cmd.Dir = dir // outside of any module
+	return runGo(ctx, tool, dir, about, version, "install", about.Source.Go.Package+"@"+version)
+}
+
+// goBuild builds the command around a library, in a module of its own that requires the library's version and is gone
+// when the program is there.
+func goBuild(ctx context.Context, tool, dir string, about *description, version string) error {
+	source := about.Source.Go
+	module := filepath.Join(dir, "module")
+	files := map[string][]byte{
+		"go.mod":  fmt.Appendf(nil, "module inflight-target/%s\n\ngo 1.21\n\nrequire %s %s\n", about.Kind, source.Package, version),
+		"main.go": source.program,
+	}
+	if err := os.Mkdir(module, 0o755); err != nil {
+		return fmt.Errorf("make the build directory: %w", err)
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(module, name), data, 0o644); err != nil {
+			return fmt.Errorf("write the command around %s: %w", source.Package, err)
+		}
+	}
+	binary := filepath.Join(dir, source.Binary)
+	if runtime.GOOS == "windows" {
+		binary += ".exe"
+	}
+	// The file is named because its build constraint keeps it out of inflight's own build.
+	if err := runGo(ctx, tool, module, about, version, "build", "-mod=mod", "-o", binary, "main.go"); err != nil {
+		return err
+	}
+	return os.RemoveAll(module)
+}
+
+func runGo(ctx context.Context, tool, dir string, about *description, version string, args ...string) error {
+	what := args[0] + " " + about.Source.Go.Package + "@" + version
+	cmd := exec.CommandContext(ctx, tool, args...)
+	cmd.Dir = dir // outside of any other module
 	cmd.Env = buildEnvironment(os.Environ(), dir)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -97,7 +139,7 @@ func goInstall(ctx context.Context, tool, dir string, about *description, versio
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("go install %s: %w", what, context.Cause(ctx))
+		return fmt.Errorf("go %s: %w", what, context.Cause(ctx))
 	}
 	return explainBuild(about, version, out.Bytes(), err)
 }
@@ -149,7 +191,7 @@ func explainBuild(about *description, version string, output []byte, err error) 
 	case contains("no space left on device"):
 		return fmt.Errorf("build %s@%s: the disk is full (the build needs about 1 GB in GOCACHE, GOTMPDIR and GOMODCACHE)%s", source.Package, version, detail)
 	}
-	return fmt.Errorf("build %s@%s: go install: %w%s", source.Package, version, err, detail)
+	return fmt.Errorf("build %s@%s: %w%s", source.Package, version, err, detail)
 }
 
 func orElse(s, otherwise string) string {

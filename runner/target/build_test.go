@@ -67,6 +67,35 @@ func TestBuildIsKept(t *testing.T) {
 	}
 }
 
+// A library is built with the command that is kept beside its description; of the module around it nothing stays.
+func TestBuildOfALibrary(t *testing.T) {
+	builds := useFakeGo(t)
+	spec, err := Parse("mochi@v2.7.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := t.TempDir()
+	for range 2 {
+		p, err := Prepare(t.Context(), spec, Options{CacheDir: cache})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := os.ReadDir(filepath.Dir(p.path))
+		if p.Version() != "v2.7.9" || err != nil || len(left) != 1 {
+			t.Errorf("got version %q at %s, beside %v (%v)", p.Version(), p.path, left, err)
+		}
+	}
+	log, err := os.ReadFile(builds)
+	if want := "github.com/mochi-mqtt/server/v2 v2.7.9\n"; err != nil || string(log) != want {
+		t.Errorf("built %q (%v), want once %q", log, err, want)
+	}
+	g := *spec.about.Source.Go
+	before := g.cacheKey("v2.7.9")
+	if g.program = []byte("package main // changed"); g.cacheKey("v2.7.9") == before {
+		t.Error("another command around the library is not built again")
+	}
+}
+
 func TestConcurrentBuilds(t *testing.T) {
 	useFakeGo(t)
 	cache := t.TempDir()

@@ -43,12 +43,16 @@ type source struct {
 	Path *pathSource `yaml:"path"`
 }
 
-// goSource is built with go install.
+// goSource is built with go install, or, if it is a library, with the command around it that is kept beside the file, in
+// KIND/main.go.
 type goSource struct {
-	Package string   `yaml:"package"` // of the command, without version
+	Package string   `yaml:"package"` // of the command, or the module of a library, without version
 	Binary  string   `yaml:"binary"`  // what go install calls it
-	Known   []string `yaml:"known"`   // versions to name in hints, ascending; others are tried all the same
-	Takes   string   `yaml:"takes"`   // how long the first build takes, for people
+	Library bool     `yaml:"library"`
+	Known   []string `yaml:"known"` // versions to name in hints, ascending; others are tried all the same
+	Takes   string   `yaml:"takes"` // how long the first build takes, for people
+
+	program []byte // of a library: the source of the command
 }
 
 // major is the major version that the import path prescribes, v0 and v1 being without a suffix.

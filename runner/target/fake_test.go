@@ -100,6 +100,8 @@ func fake(args []string) int {
 	switch args[1] {
 	case "version":
 		fmt.Println("fake v1.2.3")
+	case "-version":
+		fmt.Println("mochi v2.7.9")
 	case "--version":
 		fmt.Println("nats-server: v2.15.3")
 	case "harness":
@@ -223,8 +225,11 @@ func (b *fakeServer) serve(conn net.Conn) {
 	}
 }
 
-// fakeGo is a go command whose install makes a copy of the test binary. It complains about what must not reach it.
+// fakeGo is a go command whose install and build make a copy of the test binary. It complains about what must not reach it.
 func fakeGo(args []string) int {
+	if len(args) == 5 && args[0] == "build" {
+		return fakeGoBuild(args)
+	}
 	if len(args) != 2 || args[0] != "install" {
 		fmt.Println("unexpected arguments:", args)
 		return 2
@@ -244,6 +249,23 @@ func fakeGo(args []string) int {
 		return 1
 	}
 	time.Sleep(50 * time.Millisecond) // so that concurrent builds overlap
+	return fakeBuilt(filepath.Join(os.Getenv("GOBIN"), "nats-server"), args[1])
+}
+
+// fakeGoBuild builds in a module that requires one version.
+func fakeGoBuild(args []string) int {
+	mod, err := os.ReadFile("go.mod")
+	_, required, ok := strings.Cut(string(mod), "require ")
+	source, err2 := os.ReadFile(args[4])
+	if err != nil || err2 != nil || !ok || !strings.Contains(string(source), "package main") || args[1] != "-mod=mod" || args[2] != "-o" {
+		fmt.Println("unexpected build:", args, string(mod), err, err2)
+		return 2
+	}
+	return fakeBuilt(args[3], strings.TrimSpace(required))
+}
+
+// fakeBuilt puts a copy of the test binary in place and keeps what was built.
+func fakeBuilt(path, what string) int {
 	self, err := os.Executable()
 	if err != nil {
 		return 2
@@ -252,7 +274,7 @@ func fakeGo(args []string) int {
 	if err != nil {
 		return 2
 	}
-	if err := os.WriteFile(filepath.Join(os.Getenv("GOBIN"), "nats-server"), binary, 0o755); err != nil {
+	if err := os.WriteFile(path, binary, 0o755); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -261,7 +283,7 @@ func fakeGo(args []string) int {
 		return 2
 	}
 	defer log.Close()
-	fmt.Fprintln(log, args[1])
+	fmt.Fprintln(log, what)
 	return 0
 }
 

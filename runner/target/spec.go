@@ -53,13 +53,14 @@ func Kinds() ([][2]string, error) {
 
 // catalog is where descriptions come from.
 type catalog struct {
-	names []string
-	read  func(name string) ([]byte, bool)
+	names   []string
+	read    func(name string) ([]byte, bool)
+	program func(name string) ([]byte, bool) // of a library; nil: there are none
 }
 
 // known is the catalog that is part of the program.
 func known() catalog {
-	return catalog{names: scenarios.TargetNames(), read: scenarios.Target}
+	return catalog{names: scenarios.TargetNames(), read: scenarios.Target, program: scenarios.TargetProgram}
 }
 
 func (c catalog) describe(kind string) (*description, error) {
@@ -67,7 +68,17 @@ func (c catalog) describe(kind string) (*description, error) {
 	if !ok {
 		return nil, c.unknown(kind)
 	}
-	return loadDescription(kind, data)
+	d, err := loadDescription(kind, data)
+	if err != nil || d.Source.Go == nil || !d.Source.Go.Library {
+		return d, err
+	}
+	if c.program != nil {
+		d.Source.Go.program, ok = c.program(kind)
+	}
+	if c.program == nil || !ok {
+		return nil, fmt.Errorf("targets/%s.yaml: source: go: a library needs the command around it in targets/%s/main.go", kind, kind)
+	}
+	return d, nil
 }
 
 func (c catalog) unknown(kind string) error {

@@ -51,8 +51,8 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, tt := range []struct{ target, want string }{
-		{"", "names no broker; known: mosquitto, nats-server, null, reference, tcp://host:port"},
-		{"natsserver", `unknown target "natsserver": did you mean "nats-server"? known: mosquitto, nats-server, null, reference, tcp://host:port`},
+		{"", "names no broker; known: mochi, mosquitto, nats-server, null, reference, tcp://host:port"},
+		{"natsserver", `unknown target "natsserver": did you mean "nats-server"? known: mochi, mosquitto, nats-server, null, reference, tcp://host:port`},
 		{"nats@v2.15.3", `did you mean "nats-server"?`},
 		{"Reference", `did you mean "reference"?`},
 		{"emqx", `unknown target "emqx"; known: `},
