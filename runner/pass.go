@@ -49,7 +49,12 @@ func (r *run) pass(ctx context.Context, pass *Pass, data string) (err error) {
 	ctx, unwatch := watch(ctx, brokers)
 	defer unwatch()
 	cells := newCells(r.plan, pass)
-	defer func() { r.result.Cells = append(r.result.Cells, cells.results()...) }()
+	defer func() {
+		if saveErr := cells.saveHistograms(r.cfg.OutDir, r.started); saveErr != nil {
+			err = errors.Join(err, fmt.Errorf("pass %d: %w", pass.Number, saveErr))
+		}
+		r.result.Cells = append(r.result.Cells, cells.results()...)
+	}()
 	for i := range pass.Steps {
 		if err := r.step(ctx, pass, &pass.Steps[i], brokers, cells); err != nil {
 			return r.explain(ctx, pass, &pass.Steps[i], brokers, err)

@@ -100,6 +100,13 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	leftovers(t, cfg)
+	for i := range res.Cells {
+		if c := &res.Cells[i]; c.Histograms == "" {
+			t.Errorf("no histograms of arm %s, pass %d, QoS %d", c.Arm, c.Pass, c.QoS)
+		} else if _, err := os.Stat(filepath.Join(cfg.OutDir, c.Histograms)); err != nil {
+			t.Error(err)
+		}
+	}
 	if logs, _ := filepath.Glob(filepath.Join(cfg.OutDir, "logs", "*")); len(logs) == 0 {
 		t.Error("no log of any broker is kept")
 	}

@@ -20,7 +20,7 @@ import (
 type Config struct {
 	Scenario    scenarios.Scenario // with its defaults, validated
 	Self        string             // path of the inflight binary: it is the reference and the null broker
-	OutDir      string             // directory of this run; logs/ and, while it runs, data-*/ are made below it
+	OutDir      string             // directory of this run; logs/, histograms/ and, while it runs, data-*/ are made below it
 	CacheDir    string             // where programs that had to be built are kept
 	Progress    func(Event)        // called from one goroutine; nil: none
 	ToolVersion string
