@@ -575,13 +575,6 @@ func (cl *client) grant(ctx context.Context, c *conn, p *packet.Subscribe) ([]pa
 			continue
 		}
 		_, _, shared := topic.Shared(s.Filter)
-		if shared && !cl.srv.shares() {
-			codes[i] = packet.SharedSubscriptionsNotSupported
-			if !v5 {
-				codes[i] = packet.UnspecifiedError
-			}
-			continue
-		}
 		if !c.maySubscribe(s.Filter) {
 			codes[i] = packet.NotAuthorized
 			continue

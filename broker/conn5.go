@@ -98,9 +98,6 @@ func (c *conn) connack(present bool) *packet.Connack {
 		SessionExpiry:     c.sessionExpiry,   // section 3.2.2.3.2
 		// What is not said is available: QoS 2, retained messages, wildcards, Subscription Identifiers, Shared Subscriptions.
 	}
-	if !c.srv.shares() {
-		p.Properties.SharedSubscriptsAvail = packet.Some[byte](0)
-	}
 	if c.receiveMaximum < math.MaxUint16 {
 		p.Properties.ReceiveMaximum = packet.Some(uint16(c.receiveMaximum))
 	}

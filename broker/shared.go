@@ -10,12 +10,6 @@ import (
 // A shared subscription has a feed only while its client is connected: that is what makes the client a member of the group
 // that gets messages. The session goes on, and with it what was sent and is not acknowledged.
 
-// shares reports whether the store has shared subscriptions.
-func (s *Server) shares() bool {
-	l, limited := s.store.(store.Limited)
-	return !limited || l.Shared()
-}
-
 // part closes the feeds of the shared subscriptions, when the connection has ended; without one, because it came to
 // nothing. At a shutdown they end with the store.
 func (cl *client) part(c *conn) {

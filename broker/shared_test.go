@@ -12,13 +12,6 @@ import (
 	"inflight/broker/packet"
 )
 
-// sharing skips a test on a store without shared subscriptions.
-func sharing(t *testing.T, s *Server) {
-	if !s.shares() {
-		t.Skipf("does not apply: the %s store has no shared subscriptions", s.cfg.Store)
-	}
-}
-
 // group is the Topic Filter of the shared subscription of most tests.
 const group = "$share/g/a/#"
 
@@ -33,7 +26,6 @@ func (p *peer) completes(id uint16, topic, payload string) {
 func TestSharedDistribution(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
-		sharing(t, s)
 		members := []*peer5{clean5(t, s, "m0"), clean5(t, s, "m1")}
 		members[0].subscribe(7, packet.Subscription{Filter: group, QoS: 1, RetainAsPublished: true})
 		members[1].subscribe(9, packet.Subscription{Filter: group, QoS: 2})
@@ -82,7 +74,6 @@ func TestSharedDistribution(t *testing.T) {
 func TestSharedRefused(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
-		sharing(t, s)
 		m := clean5(t, s, "m")
 		m.send(packet.V5.AppendSubscribe(nil, &packet.Subscribe{ID: 3, Subscriptions: []packet.Subscription{
 			{Filter: "$share//a"}, {Filter: "$share/g+/a"}, {Filter: "$share/g"}, {Filter: "$share/g/"}, {Filter: "$share/g/a#"}, {Filter: group, QoS: 1},
@@ -100,7 +91,6 @@ func TestSharedRefused(t *testing.T) {
 func TestSharedRights(t *testing.T) {
 	t.Parallel()
 	eachStoreWith(t, files(t, "user alice allow both a/#\n", "alice"), func(t *testing.T, s *Server) {
-		sharing(t, s)
 		m := as(t, s, "alice", "m")
 		m.want("CONNACK present=false code=0")
 		m.send(packet.AppendSubscribe(nil, &packet.Subscribe{ID: 1, Subscriptions: []packet.Subscription{
@@ -115,7 +105,6 @@ func TestSharedRights(t *testing.T) {
 func TestSharedResume(t *testing.T) {
 	t.Parallel()
 	places(t, func(t *testing.T, first *Server, move func() *Server) {
-		sharing(t, first)
 		id := fmt.Sprint(time.Now().UnixNano())
 		a, b := connect(t, first, "a"+id, "keep"), connect(t, first, "b"+id, "keep")
 		a.subscribe(group, 2)
@@ -169,7 +158,6 @@ func TestSharedResume(t *testing.T) {
 func TestSharedSessionEnds(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
-		sharing(t, s)
 		for name, keep := range map[string]bool{"a clean session": false, "a kept session": true} {
 			t.Run(name, func(t *testing.T) {
 				a := connect5(t, s, &packet.Connect{ClientID: "a", CleanSession: true, Properties: &props{
@@ -231,7 +219,6 @@ func sentencesOf(format string, numbers ...int) (all []string) {
 func TestSharedUnsubscribeInFlight(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Server) {
-		sharing(t, s)
 		a, b := connect(t, s, "a", "keep"), connect(t, s, "b")
 		a.subscribe(group, 2)
 		b.subscribe(group, 2)
@@ -295,12 +282,14 @@ func TestSharedExactlyOnce(t *testing.T) {
 		onceEach(t, nodes[0], members[:], publishers, total)
 	}
 	t.Run("memory", func(t *testing.T) { run(t, []*Server{open(t, StoreMemory)}, 10_000, 60) })
-	t.Run("staged", func(t *testing.T) { run(t, []*Server{open(t, StoreStaged)}, sharedTotal(t), 200) })
-	t.Run("cluster", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("starts a cluster of three; run without -short")
-		}
-		run(t, cluster(t), 1000, 1000)
+	eachDurable(t, func(t *testing.T, on string) {
+		t.Run("alone", func(t *testing.T) { run(t, []*Server{open(t, on)}, sharedTotal(t), 200) })
+		t.Run("cluster", func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("starts a cluster of three; run without -short")
+			}
+			run(t, cluster(t, with(on)), 1000, 1000)
+		})
 	})
 }
 
@@ -310,9 +299,15 @@ func TestSharedNodeStops(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster of three; run without -short")
 	}
+	eachDurable(t, func(t *testing.T, on string) {
+		t.Parallel()
+		nodeStops(t, cluster(t, with(on)))
+	})
+}
+
+func nodeStops(t *testing.T, nodes []*Server) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	nodes := cluster(t)
 	const total = 450
 	var members []*receiver
 	var peers []*peer

@@ -16,16 +16,20 @@ func TestSharedOverCrashes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program and kills it many times; run without -short")
 	}
-	for name, test := range map[string]struct{ nodes, kills int }{
-		"a node of its own": {1, 5},
-		"a cluster":         {3, 3},
+	for name, test := range map[string]struct {
+		on           string
+		nodes, kills int
+	}{
+		"a node of its own":                    {StoreStaged, 1, 5},
+		"a cluster":                            {StoreStaged, 3, 3},
+		"a node of its own that has a journal": {StoreJournal, 1, 2},
 	} {
-		t.Run(name, func(t *testing.T) { runSharedCrashes(t, test.nodes, test.kills) })
+		t.Run(name, func(t *testing.T) { runSharedCrashes(t, test.on, test.nodes, test.kills) })
 	}
 }
 
-func runSharedCrashes(t *testing.T, nodes, kills int) {
-	c := startCrashes(t, StoreStaged, nodes)
+func runSharedCrashes(t *testing.T, on string, nodes, kills int) {
+	c := startCrashes(t, on, nodes)
 	const size = 4
 	members := make([]*receiver, size)
 	var subscribed, receiving, publishing sync.WaitGroup

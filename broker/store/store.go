@@ -203,11 +203,6 @@ type Store interface {
 	Close()
 }
 
-// Limited is implemented by a store that cannot do everything.
-type Limited interface {
-	Shared() bool // whether it has shared subscriptions; without them it refuses to subscribe
-}
-
 // Claimer is a Store that several nodes share and that can tell them apart. Once Claim has returned, what this store or
 // any other one has under way for the client from before has taken effect or never will, and the feeds that others have
 // for it end. Operations on the client are refused from another claim on, by any store, until the next one here.

@@ -43,6 +43,11 @@ const (
 	kindCarry       kind = 15 // position of a message, the message: its bytes move here
 	kindTrim        kind = 16 // sequence: what is below is no longer needed
 	kindSwap        kind = 17 // who, revision, record: the session's record, in the place of the one that it was made from
+	kindJoin        kind = 18 // who, options: as kindSubscribe, of a shared subscription that ends with its connection
+	kindTake        kind = 19 // who, position of a member's seat, number: up to there the entries are the member's
+	kindPart        kind = 20 // who, position of a member's seat: it is not connected any more
+	kindBack        kind = 21 // who, subscription's position, numbers: taken, and for another member all the same
+	kindGone        kind = 22 // author: it is gone, and its members are not connected any more
 )
 
 // who names the session that a record is of: by the epoch of the claim under which its author serves it, or, of a client
@@ -68,6 +73,12 @@ type record struct {
 	id     uint16
 	ref    pos    // what it refers to: a hold, a subscription, a message, a sequence
 	data   []byte // message, options, filter, record, deliveries
+}
+
+// upto is the number of a take record; 0 when there is none.
+func (r *record) upto() pos {
+	d := decoder{b: r.data}
+	return pos(d.uvarint())
 }
 
 // Layout of a batch: version, author (8 bytes), number (8), the records, CRC-32C of all that (4), all big endian.
@@ -162,7 +173,7 @@ func (r *record) append(b []byte) []byte {
 		b = appendBytes(b, r.client)
 	case kindHold:
 		b = binary.BigEndian.AppendUint16(b, r.id)
-	case kindRelease, kindDiscard, kindSettle, kindCarry, kindTrim, kindSwap, kindSessionGone:
+	case kindRelease, kindDiscard, kindSettle, kindCarry, kindTrim, kindSwap, kindSessionGone, kindTake, kindPart, kindBack, kindGone:
 		b = binary.AppendUvarint(b, uint64(r.ref))
 	}
 	if r.kind.bulky() {
@@ -174,7 +185,7 @@ func (r *record) append(b []byte) []byte {
 // named reports whether records of the kind begin with a who.
 func (k kind) named() bool {
 	switch k {
-	case kindSync, kindClaim, kindPublish, kindRetain, kindCarry, kindTrim:
+	case kindSync, kindClaim, kindPublish, kindRetain, kindCarry, kindTrim, kindGone:
 		return false
 	}
 	return true
@@ -183,7 +194,8 @@ func (k kind) named() bool {
 // bulky reports whether records of the kind end with bytes.
 func (k kind) bulky() bool {
 	switch k {
-	case kindSession, kindPublish, kindHold, kindSubscribe, kindUnsubscribe, kindSettle, kindOutbound, kindRetain, kindCarry, kindSwap:
+	case kindSession, kindPublish, kindHold, kindSubscribe, kindUnsubscribe, kindSettle, kindOutbound, kindRetain, kindCarry, kindSwap,
+		kindJoin, kindTake, kindBack:
 		return true
 	}
 	return false
@@ -193,7 +205,7 @@ func (k kind) bulky() bool {
 func (r *record) decode(b []byte) ([]byte, error) {
 	d := decoder{b: b}
 	r.kind = kind(d.byte())
-	if r.kind < kindSync || r.kind > kindSwap {
+	if r.kind < kindSync || r.kind > kindGone {
 		return nil, errCorrupt
 	}
 	if r.kind.named() {
@@ -206,7 +218,7 @@ func (r *record) decode(b []byte) ([]byte, error) {
 		r.client = d.bytes()
 	case kindHold:
 		r.id = d.uint16()
-	case kindRelease, kindDiscard, kindSettle, kindCarry, kindTrim, kindSwap, kindSessionGone:
+	case kindRelease, kindDiscard, kindSettle, kindCarry, kindTrim, kindSwap, kindSessionGone, kindTake, kindPart, kindBack, kindGone:
 		r.ref = pos(d.uvarint())
 	}
 	if r.kind.bulky() {
@@ -243,6 +255,16 @@ func (d *decoder) uint16() uint16 {
 	}
 	n := binary.BigEndian.Uint16(d.b)
 	d.b = d.b[2:]
+	return n
+}
+
+func (d *decoder) uint64() uint64 {
+	if len(d.b) < 8 {
+		d.fail()
+		return 0
+	}
+	n := binary.BigEndian.Uint64(d.b)
+	d.b = d.b[8:]
 	return n
 }
 

@@ -37,6 +37,11 @@ func examples() []record {
 		{kind: kindRetain, data: m},
 		{kind: kindCarry, ref: 12, data: m},
 		{kind: kindTrim, ref: 1 << 50},
+		{kind: kindJoin, epoch: 7, data: []byte(`{"filter":"$share/g/a"}`)},
+		{kind: kindTake, epoch: 7, ref: at(3, 0), data: binary.AppendUvarint(nil, uint64(at(4, 1)))},
+		{kind: kindPart, client: []byte("client"), ref: at(3, 0)},
+		{kind: kindBack, epoch: 7, ref: at(1, 2), data: list(at(3, 1), at(4, 1))},
+		{kind: kindGone, ref: 1<<64 - 1},
 	}
 }
 

@@ -17,6 +17,8 @@
 //	INF_snapshots  inf.k.c.<id>.<number>  chunks of snapshots
 //	               inf.k.m                their manifests
 //	               inf.q.<topic>          QoS 0 publications, on plain NATS
+//	               inf.g.<member>         those that a member of a group is handed
+//	               inf.h.<author>         where an author answers as long as it is there
 //
 // # Records
 //
@@ -41,6 +43,11 @@
 //	retain        message: a QoS 0 message that is to be retained
 //	carry         position of a message, message: its bytes are here from now on
 //	trim          sequence: the journal before it is not needed
+//	join          who, subscription as JSON: as subscribe, of a shared one that ends with its connection
+//	take          who, seat, number: the member has its entries up to there
+//	part          who, seat: the member is not connected any more
+//	back          who, position of the subscription, numbers: entries that were taken and not sent
+//	gone          author: all its members are not connected any more
 //
 // who is the epoch, or 0 and the Client Identifier for a client that was never claimed. A number is a varint, a string or a
 // message has its length before it, a message is as [store.Encode] makes it.
@@ -61,6 +68,25 @@
 //
 // Feeds that keep nothing (of sessions that end with their connection, and at QoS 0) are no part of the state: they get
 // what is applied while they are open.
+//
+// # Shared subscriptions
+//
+// Who of a group gets a message is part of the state (group.go), so no node has to be asked: each message goes to the next
+// connected member, in the order in which they came, that has fewer than 256 which it has not settled; if there is none it
+// waits in the group's pool. Members that keep nothing are part of the state as well. A member's seat is the position of
+// the record that connected it. An entry has a number of its own in the member's queue, because a message can come to a
+// member after younger ones; it grows, and is a delivery's Seq.
+//
+// Before a feed hands a member's entries over it takes them, by a record that is waited for: one more commit, shared as
+// all are. So the state knows what may have been sent. Entries that were taken stay the member's, across connections and
+// nodes [MQTT-4.8.2-4]; those that were not go back to the pool, before what is there, when the member parts, when another
+// node claims its client, or when its node is gone. When the membership ends, what was taken and not settled goes to
+// another member at QoS 1, and at QoS 2 to nobody [MQTT-4.8.2-5].
+//
+// Nodes ask every half second whether the authors that have members are still there. If NATS says twice in a row that nobody
+// listens, a gone record parts the members. A node that is there after all sees it and connects its members again.
+//
+// QoS 0 publications are no records: the publisher's node picks the member, each node taking turns of its own.
 //
 // # The commit path
 //
@@ -106,7 +132,7 @@
 //
 // # Limits
 //
-// A session's queues hold up to 1,048,576 messages and 1 GiB; further ones it does not get. A feed that keeps nothing has
+// A session's queues hold up to 1,048,576 messages and 1 GiB, and so do a group's; further ones it does not get. A feed that keeps nothing has
 // the same limit of messages, and must read what is not in memory before the journal is trimmed. Each message that a
 // subscription does not get for such a reason is counted (Config.Dropped) and the first one is logged.
 //

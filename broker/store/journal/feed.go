@@ -46,7 +46,9 @@ type feed struct {
 	plain   []*nats.Subscription // QoS 0 publications
 	tell    chan struct{}
 	stopped chan struct{}
+	over    chan struct{} // closed when run has returned
 	once    sync.Once
+	share   *share // of a shared subscription, else nil
 
 	// Under Store.mu.
 	sub    *subscription // nil: it keeps nothing, or another feed has taken over
@@ -57,7 +59,7 @@ type feed struct {
 	full   bool // a message was dropped
 
 	settleMu sync.Mutex
-	number   pos // of the subscription
+	number   pos // of the subscription; of one that is not shared it does not change
 	settled  settled
 	settles  bool // something was settled since the feed was opened
 	isDirty  bool // in Store.dirty
@@ -67,7 +69,7 @@ type feed struct {
 func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscription, durable bool, deliver func(store.Delivery)) (store.Feed, error) {
 	f := &feed{
 		s: s, client: client, filter: sub.Filter, qos: sub.QoS, deliver: deliver, key: strconv.FormatUint(feedKey.Add(1), 36),
-		tell: make(chan struct{}, 1), stopped: make(chan struct{}),
+		tell: make(chan struct{}, 1), stopped: make(chan struct{}), over: make(chan struct{}),
 	}
 	fail := func(err error) (store.Feed, error) {
 		f.unplug()
@@ -77,7 +79,10 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 		return fail(store.ErrClosed)
 	}
 	if _, _, shared := topic.Shared(sub.Filter); shared {
-		return fail(errors.New("the journal has no shared subscriptions"))
+		if err := f.join(ctx, sub, durable); err != nil {
+			return fail(err)
+		}
+		return f, nil
 	}
 	if err := f.listen(ctx); err != nil {
 		return fail(err)
@@ -106,9 +111,6 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 	}
 	return f, nil
 }
-
-// Shared says that there are no shared subscriptions, see [store.Limited].
-func (s *Store) Shared() bool { return false }
 
 // listen takes QoS 0 publications.
 func (f *feed) listen(ctx context.Context) error {
@@ -171,6 +173,11 @@ func (f *feed) attachDurable(p pos) error {
 
 // rebind connects the feed with another state. Store.mu is held.
 func (f *feed) rebind(old, st *state) {
+	if f.share != nil {
+		f.detach(old)
+		f.s.seatAgain(f)
+		return
+	}
 	if f.sub == nil {
 		return
 	}
@@ -246,6 +253,7 @@ func (f *feed) take(items []item) []item {
 
 // run delivers until the feed is closed.
 func (f *feed) run() {
+	defer close(f.over)
 	read := f.s.newReader()
 	var items []item
 	f.wake() // what was queued before
@@ -259,8 +267,12 @@ func (f *feed) run() {
 			if items = f.take(items[:0]); len(items) == 0 {
 				break
 			}
+			if f.share != nil && !f.own(items) {
+				continue
+			}
 			for i := range items {
 				if !f.handOver(&items[i], read) {
+					f.returns(items[i:])
 					return
 				}
 				items[i] = item{}
@@ -294,9 +306,19 @@ func (f *feed) handOver(it *item, read *reader) bool {
 		return false
 	}
 	d := store.Delivery{Message: body, QoS: min(body.QoS, f.qos), Settle: func() {}}
-	if f.number != 0 {
-		p := it.pos
+	p := it.pos
+	switch {
+	case f.share != nil && f.qos == 0:
+		d.Back = func() {} // it was given to this member for good
+	case f.share != nil:
 		d.Seq, d.Settle = uint64(p), func() { f.settle(p) }
+		d.Back = func() { f.returns([]item{{pos: p}}) }
+	case f.number != 0:
+		d.Seq, d.Settle = uint64(p), func() { f.settle(p) }
+	}
+	if f.share != nil {
+		f.share.handing.Store(true)
+		defer f.share.handing.Store(false)
 	}
 	f.deliver(d)
 	return true
@@ -331,7 +353,7 @@ func (f *feed) read(it *item, read *reader) (*store.Message, error) {
 // settle notes that a delivery need not come again. It goes to the journal with the next batch, or with the next
 // tick.
 func (f *feed) settle(p pos) {
-	if f.number == 0 {
+	if f.share == nil && f.number == 0 {
 		return
 	}
 	f.settleMu.Lock()
@@ -364,10 +386,10 @@ func (s *Store) drainSettled(add func(w who, sub pos, deliveries []byte) (room b
 	s.dirtyMu.Unlock()
 	for i, f := range dirty {
 		f.settleMu.Lock()
-		b := f.settled.b
+		b, number := f.settled.b, f.number
 		f.settled, f.isDirty = settled{}, false
 		f.settleMu.Unlock()
-		if !add(s.who(f.client), f.number, b) {
+		if !add(s.who(f.client), number, b) {
 			s.dirtyMu.Lock()
 			s.dirty = append(dirty[i+1:len(dirty):len(dirty)], s.dirty...)
 			s.dirtyMu.Unlock()
@@ -379,8 +401,11 @@ func (s *Store) drainSettled(add func(w who, sub pos, deliveries []byte) (room b
 // Close stops the feed; what was settled by then is in the journal when it returns. deliver may still be running.
 func (f *feed) Close() {
 	f.stop()
+	if f.share != nil {
+		f.leave()
+	}
 	f.settleMu.Lock()
-	settles := f.settles
+	settles := f.settles || f.share != nil
 	f.settles = false
 	f.settleMu.Unlock()
 	if settles {
@@ -399,7 +424,7 @@ func (f *feed) stop() {
 		defer s.mu.Unlock()
 		delete(s.open, f)
 		f.detach(s.st)
-		if f.number == 0 {
+		if f.share == nil && f.number == 0 {
 			s.feeds.Remove(f.filter, f.key)
 			f.queue.each(func(e *entry) {
 				if e.cached {

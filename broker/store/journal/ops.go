@@ -314,6 +314,7 @@ func (s *Store) Close() {
 		open = append(open, f)
 	}
 	s.mu.Unlock()
+	leaveAll(open)
 	s.commit.refuseNew()
 	s.commit.settleNow()
 	for end := time.Now().Add(closeWait); !s.commit.idle() && time.Now().Before(end) && !s.wire.nc.IsClosed(); {

@@ -27,7 +27,11 @@ func (s *Store) Transient(m *store.Message) error {
 			}
 		}})
 	}
-	return ended(s.wire.nc.Publish(transient+subject, store.Encode(make([]byte, 0, 4+m.Size()), m)))
+	data := store.Encode(make([]byte, 0, 4+m.Size()), m)
+	if err := s.wire.nc.Publish(transient+subject, data); err != nil {
+		return ended(err)
+	}
+	return s.inTurn(m.Topic, data)
 }
 
 // RetainedEnd is the position of the last change of a retained message.

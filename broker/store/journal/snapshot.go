@@ -6,10 +6,12 @@ import (
 	"hash/crc32"
 	"slices"
 	"sort"
+
+	"inflight/broker/topic"
 )
 
-// snapshotV1 is the first byte of an encoded state; a later format takes another.
-const snapshotV1 = 1
+// snapshotV2 is the first byte of an encoded state; a later format takes another.
+const snapshotV2 = 2
 
 // errSnapshot says that bytes are no snapshot.
 var errSnapshot = errors.New("snapshot is corrupt")
@@ -18,7 +20,7 @@ var errSnapshot = errors.New("snapshot is corrupt")
 // with a checksum (CRC-32C, 4 bytes). Maps are written in order, so that two nodes write the same bytes.
 func (s *state) encode(b []byte) []byte {
 	begin := len(b)
-	b = append(b, snapshotV1)
+	b = append(b, snapshotV2)
 	b = binary.AppendUvarint(b, s.applied)
 	b = binary.AppendUvarint(b, uint64(s.changes))
 	b = binary.AppendUvarint(b, uint64(len(s.authors)))
@@ -44,6 +46,10 @@ func (s *state) encode(b []byte) []byte {
 		b = appendString(b, name)
 		b = binary.AppendUvarint(b, uint64(r.change))
 		b = r.msg.encode(b)
+	}
+	b = binary.AppendUvarint(b, uint64(len(s.groups)))
+	for _, filter := range ordered(s.groups) {
+		b = s.groups[filter].encode(b)
 	}
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[begin:], castagnoli))
 }
@@ -108,6 +114,42 @@ func (sub *subscription) encode(b []byte) []byte {
 		b = e.m.encode(b)
 		last = e.pos
 	})
+	if sub.group != nil {
+		b = sub.sharing.encode(b)
+	}
+	return b
+}
+
+// encode appends what a member has more than another subscription.
+func (m *sharing) encode(b []byte) []byte {
+	flags := byte(0)
+	if m.transient {
+		flags = 1
+	}
+	b = append(b, flags, m.qos)
+	b = binary.AppendUvarint(b, uint64(m.seat))
+	b = binary.BigEndian.AppendUint64(b, m.author)
+	b = binary.AppendUvarint(b, uint64(m.last))
+	return binary.AppendUvarint(b, uint64(m.taken))
+}
+
+// encode appends a group without its members: of the connected ones the seats are listed, in turn.
+func (g *group) encode(b []byte) []byte {
+	b = appendString(b, g.filter)
+	flags := byte(0)
+	if g.full {
+		flags = 1
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, uint64(g.next))
+	b = binary.AppendUvarint(b, uint64(len(g.ring)))
+	for _, sub := range g.ring {
+		b = binary.AppendUvarint(b, uint64(sub.seat))
+	}
+	b = binary.AppendUvarint(b, uint64(len(g.pool)))
+	for _, m := range g.pool {
+		b = m.encode(b)
+	}
 	return b
 }
 
@@ -120,7 +162,7 @@ func (m *msg) encode(b []byte) []byte {
 // restore makes a state from a snapshot.
 func restore(b []byte) (*state, error) {
 	n := len(b) - crcSize
-	if n < 1 || b[0] != snapshotV1 || crc32.Checksum(b[:n], castagnoli) != binary.BigEndian.Uint32(b[n:]) {
+	if n < 1 || b[0] != snapshotV2 || crc32.Checksum(b[:n], castagnoli) != binary.BigEndian.Uint32(b[n:]) {
 		return nil, errSnapshot
 	}
 	r := restoring{decoder: decoder{b: b[1:n]}, s: newState(), msgs: make(map[pos]*msg)}
@@ -128,7 +170,7 @@ func restore(b []byte) (*state, error) {
 	s.applied = r.uvarint()
 	s.changes = pos(r.uvarint())
 	for n := r.count(); n > 0 && !r.bad; n-- {
-		id := uint64(r.uint16())<<48 | uint64(r.uint16())<<32 | uint64(r.uint16())<<16 | uint64(r.uint16())
+		id := r.uint64()
 		s.authors[id] = &author{last: r.uvarint(), seen: r.uvarint()}
 	}
 	s.journal.first = r.uvarint()
@@ -148,6 +190,9 @@ func restore(b []byte) (*state, error) {
 		m := r.msg()
 		s.use(m)
 		s.retained[name] = retained{m, change}
+	}
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		r.group()
 	}
 	if r.bad || len(r.b) > 0 {
 		return nil, errSnapshot
@@ -205,7 +250,55 @@ func (r *restoring) session() {
 			sess.bytes += int(m.size)
 		}
 		sess.subs[sub.filter], s.subs[sub.number] = sub, sub
-		s.tree.Add(sub.filter, sess.client, sub)
+		if _, inner, shared := topic.Shared(sub.filter); shared {
+			r.member(sub, inner)
+		} else {
+			s.tree.Add(sub.filter, sess.client, sub)
+		}
+	}
+}
+
+// member restores what a member has more; the messages in its queue are the group's and not its session's.
+func (r *restoring) member(sub *subscription, inner string) {
+	s := r.s
+	sub.transient, sub.qos = r.byte() == 1, r.byte()
+	sub.seat, sub.author = pos(r.uvarint()), r.uint64()
+	sub.last, sub.taken = pos(r.uvarint()), pos(r.uvarint())
+	if sub.seat != 0 {
+		s.seats[sub.seat] = sub
+	}
+	s.membership(sub, inner)
+	sub.queue.each(func(e *entry) {
+		sub.waiting++
+		sub.sess.queued--
+		sub.sess.bytes -= int(e.m.size)
+		sub.group.queued++
+		sub.group.bytes += int(e.m.size)
+	})
+}
+
+func (r *restoring) group() {
+	s := r.s
+	g := s.groups[string(r.bytes())]
+	if g == nil {
+		r.fail()
+		return
+	}
+	g.full = r.byte() == 1
+	g.next = int(r.uvarint())
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		if sub := s.seats[pos(r.uvarint())]; sub != nil && sub.group == g {
+			g.ring = append(g.ring, sub)
+		} else {
+			r.fail()
+		}
+	}
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		m := r.msg()
+		s.use(m)
+		g.pool = append(g.pool, m)
+		g.queued++
+		g.bytes += int(m.size)
 	}
 }
 

@@ -13,14 +13,15 @@ import (
 
 // limits is what a journal keeps at most. They are part of what a record does, so every node must have the same.
 type limits struct {
-	queued   int // messages of one session, all its subscriptions together
+	queued   int // messages of one session, all its subscriptions together, or of one group
 	bytes    int // and their bytes
+	credit   int // messages that a member of a group has not settled: for a slow one none should wait that others could have had
 	retained int // topics with a retained message
 	authors  int // that the state remembers; the one that was silent for longest goes first
 }
 
 // journalLimits are the limits of every journal.
-var journalLimits = limits{queued: 1 << 20, bytes: 1 << 30, retained: 1_000_000, authors: 1024}
+var journalLimits = limits{queued: 1 << 20, bytes: 1 << 30, credit: 256, retained: 1_000_000, authors: 1024}
 
 // maxNames bounds the topics that are kept as strings.
 const maxNames = 8192
@@ -43,8 +44,12 @@ type audience interface {
 	queued(sub *subscription, e *entry)
 	// ended tells that the feed of a subscription here must deliver no more: it is gone, or served by another node.
 	ended(sub *subscription)
+	// parted tells that the feed of a member here was taken for one of a node that is gone.
+	parted(sub *subscription)
 	// dropped tells of a message that found no room in a session.
 	dropped(sub *subscription, qos byte)
+	// overflowed tells of one that found none in a group.
+	overflowed(g *group, qos byte)
 }
 
 // state is the journal applied. It does no I/O and knows no clock: the same batches in the same order make the same state
@@ -54,8 +59,8 @@ type audience interface {
 //   - a batch has effect if its author's number is the next one, and none otherwise: an append that is repeated because its
 //     outcome is not known has effect once, and appends of one author have effect in their order;
 //   - a record of a session has effect if its epoch is that of the last claim of the client, and none otherwise;
-//   - msg.refs counts who needs the bytes at msg.pos: the held copy, each queue, the topic's retained message. journal.low
-//     never passes a message with refs, so what the journal trims nobody needs.
+//   - msg.refs counts who needs the bytes at msg.pos: the held copy, each queue, each group, the topic's retained message.
+//     journal.low never passes a message with refs, so what the journal trims nobody needs.
 type state struct {
 	applied  uint64 // sequence of the last batch
 	authors  map[uint64]*author
@@ -63,9 +68,13 @@ type state struct {
 	epochs   map[pos]*session    // by the claim
 	subs     map[pos]*subscription
 	held     map[pos]*held
-	tree     topic.Tree[*subscription]
-	retained map[string]retained // by topic
+	tree     topic.Tree[*subscription] // but the shared ones
+	retained map[string]retained       // by topic
 	journal  extent
+
+	groups    map[string]*group // by the Topic Filter of the shared subscriptions
+	groupTree topic.Tree[*group]
+	seats     map[pos]*subscription // the connected members, by sharing.seat
 
 	changes pos // of the last change of a retained message
 	limits  limits
@@ -75,6 +84,7 @@ type state struct {
 	cache    cache
 	names    map[string]string
 	records  []record // scratch
+	at       pos      // of the record that is being applied
 	current  current
 	refused  []refusal
 }
@@ -131,6 +141,7 @@ type subscription struct {
 	opts   []byte // store.Subscription as JSON
 	opened pos    // of the record that opened its feed last; on this node, 0: another one took the client over since
 	queue  queue
+	sharing
 
 	feed *feed // of this node; nil: none
 }
@@ -148,6 +159,7 @@ type refusal struct {
 
 // current is the message of the record that is being applied.
 type current struct {
+	of   *msg
 	data []byte         // its bytes, in the batch
 	own  *store.Message // as the caller gave it, on the node that appended it
 	made *store.Message
@@ -157,6 +169,7 @@ func newState() *state {
 	return &state{
 		authors: make(map[uint64]*author), sessions: make(map[string]*session), epochs: make(map[pos]*session),
 		subs: make(map[pos]*subscription), held: make(map[pos]*held), retained: make(map[string]retained),
+		groups: make(map[string]*group), seats: make(map[pos]*subscription),
 		names: make(map[string]string), limits: journalLimits,
 	}
 }
@@ -230,6 +243,7 @@ func (s *state) forgetAuthor() {
 
 // take applies one record.
 func (s *state) take(p pos, r *record, author uint64) error {
+	s.at = p
 	switch r.kind {
 	case kindClaim:
 		s.claim(p, string(r.client), author)
@@ -242,6 +256,8 @@ func (s *state) take(p pos, r *record, author uint64) error {
 	case kindTrim:
 		s.journal.trim(uint64(r.ref))
 		s.grown = 0
+	case kindGone:
+		s.authorGone(uint64(r.ref))
 	}
 	if !r.kind.named() {
 		return nil
@@ -268,8 +284,11 @@ func (s *state) take(p pos, r *record, author uint64) error {
 	case kindHold:
 		s.hold(p, s.keep(sess, r), r.id, r.data)
 		return nil
-	case kindSubscribe:
-		return s.subscribe(p, s.keep(sess, r), r.data)
+	case kindSubscribe, kindJoin:
+		return s.subscribe(p, s.keep(sess, r), r, author)
+	}
+	if sub := s.seats[r.ref]; r.kind == kindTake && (sess == nil || sub == nil || sub.sess != sess) {
+		return errFenced // what is not recorded must not be sent
 	}
 	if sess == nil {
 		return nil
@@ -296,6 +315,19 @@ func (s *state) take(p pos, r *record, author uint64) error {
 	case kindSettle:
 		if sub := s.subs[r.ref]; sub != nil && sub.sess == sess {
 			eachSettled(r.data, func(d pos) { s.settle(sub, d) })
+			if sub.group != nil {
+				s.dispatch(sub.group)
+			}
+		}
+	case kindTake:
+		s.taken(s.seats[r.ref], r.upto())
+	case kindPart:
+		if sub := s.seats[r.ref]; sub != nil && sub.sess == sess {
+			s.part(sub)
+		}
+	case kindBack:
+		if sub := s.subs[r.ref]; sub != nil && sub.sess == sess && sub.group != nil {
+			s.giveBack(sub, r.data)
 		}
 	}
 	s.tidy(sess)
@@ -346,10 +378,13 @@ func (s *state) tidy(sess *session) {
 func (s *state) claim(p pos, client string, author uint64) {
 	sess := s.account(client)
 	delete(s.epochs, sess.epoch)
-	if s.audience != nil && !s.audience.mine(author) {
-		for _, sub := range sess.subs {
+	for _, sub := range sess.subs {
+		if s.audience != nil && !s.audience.mine(author) {
 			s.end(sub)
 			sub.opened = 0
+		}
+		if sub.author != author {
+			s.part(sub)
 		}
 	}
 	sess.epoch = p
@@ -364,9 +399,11 @@ func (s *state) end(sub *subscription) {
 }
 
 // subscribe makes a subscription, or continues the one that there is. The latest author has its feed.
-func (s *state) subscribe(p pos, sess *session, opts []byte) error {
+func (s *state) subscribe(p pos, sess *session, r *record, author uint64) error {
 	var o store.Subscription
-	if err := json.Unmarshal(opts, &o); err != nil {
+	err := json.Unmarshal(r.data, &o)
+	_, inner, shared := topic.Shared(o.Filter)
+	if err != nil || r.kind == kindJoin && !shared {
 		s.tidy(sess)
 		return fmt.Errorf("subscription: %w", errCorrupt)
 	}
@@ -375,15 +412,28 @@ func (s *state) subscribe(p pos, sess *session, opts []byte) error {
 		sub = &subscription{number: p, sess: sess, filter: o.Filter}
 		sess.subs[o.Filter] = sub
 		s.subs[p] = sub
-		s.tree.Add(o.Filter, sess.client, sub)
+		if shared {
+			s.membership(sub, inner)
+		} else {
+			s.tree.Add(o.Filter, sess.client, sub)
+		}
 	}
 	s.end(sub)
-	sub.opts, sub.opened = bytes.Clone(opts), p
+	sub.opts, sub.opened = bytes.Clone(r.data), p
+	if shared {
+		s.unseat(sub)
+		sub.transient, sub.qos = r.kind == kindJoin, o.QoS
+		s.connect(sub, author)
+	}
 	return nil
 }
 
 func (s *state) unsubscribe(sub *subscription) {
-	if sub == nil {
+	switch {
+	case sub == nil:
+		return
+	case sub.group != nil:
+		s.resign(sub)
 		return
 	}
 	s.end(sub)
@@ -439,6 +489,8 @@ func (s *state) body(m *msg) *store.Message {
 	switch {
 	case m.body != nil:
 		return m.body
+	case c.of != m:
+		return nil // handed out behind the record that brought it
 	case c.own != nil:
 		return c.own
 	case c.made == nil && c.data != nil:
@@ -461,14 +513,17 @@ func (s *state) publish(p pos, data []byte) error {
 	if err := s.mayRetain(&mt); err != nil {
 		return err
 	}
+	m := &msg{pos: p, size: int32(len(data)), qos: mt.qos}
 	s.current.data = data
-	s.deliver(p, &msg{pos: p, size: int32(len(data)), qos: mt.qos}, &mt)
+	s.deliver(p, m, &mt)
 	return nil
 }
 
-// deliver queues a message for every subscription that its topic matches, and retains it.
+// deliver queues a message for every subscription and every group that its topic matches, and retains it.
 func (s *state) deliver(p pos, m *msg, mt *meta) {
+	s.current.of = m
 	s.tree.Match(mt.topic, func(_ string, sub *subscription) { s.enqueue(p, sub, m) })
+	s.groupTree.Match(mt.topic, func(_ string, g *group) { s.pooled(g, m) })
 	if s.audience != nil {
 		s.audience.published(p, m, mt.topic)
 	}
@@ -506,8 +561,14 @@ func (s *state) settle(sub *subscription, d pos) {
 
 // unqueue lets the message of an entry go.
 func (s *state) unqueue(sub *subscription, e *entry) {
-	sub.sess.queued--
-	sub.sess.bytes -= int(e.m.size)
+	if g := sub.group; g != nil {
+		g.queued--
+		g.bytes -= int(e.m.size)
+		sub.waiting--
+	} else {
+		sub.sess.queued--
+		sub.sess.bytes -= int(e.m.size)
+	}
 	s.uncache(sub, e)
 	s.drop(e.m)
 	e.m = nil
@@ -573,7 +634,7 @@ func (s *state) hold(p pos, sess *session, id uint16, data []byte) {
 	sess.held[id] = h
 	s.held[p] = h
 	if s.audience != nil && h.topic != "" && s.audience.wants(h.topic) {
-		s.current.data = data
+		s.current.of, s.current.data = h.msg, data
 		h.cached = s.cache.put(h.msg, s.body(h.msg))
 	}
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,8 +37,10 @@ func check(t interface{ Errorf(string, ...any) }, s *state) {
 			last := pos(0)
 			sub.queue.each(func(e *entry) {
 				refs[e.m]++
-				queued++
-				size += int(e.m.size)
+				if sub.group == nil {
+					queued++
+					size += int(e.m.size)
+				}
 				if e.pos <= last {
 					t.Errorf("queue of %q is out of order", filter)
 				}
@@ -56,8 +59,9 @@ func check(t interface{ Errorf(string, ...any) }, s *state) {
 			}
 		}
 	}
-	if n != len(s.subs) || n != s.tree.Len() {
-		t.Errorf("%d subscriptions, %d by number, %d in the tree", n, len(s.subs), s.tree.Len())
+	members := checkGroups(t, s, refs)
+	if n != len(s.subs) || n != s.tree.Len()+members {
+		t.Errorf("%d subscriptions, %d by number, %d in the tree and %d members of groups", n, len(s.subs), s.tree.Len(), members)
 	}
 	if len(s.epochs) > len(s.sessions) {
 		t.Errorf("%d claims of %d sessions", len(s.epochs), len(s.sessions))
@@ -99,6 +103,7 @@ func check(t interface{ Errorf(string, ...any) }, s *state) {
 type model struct {
 	sessions map[string]*modelSession
 	retained map[string]string
+	groups   map[string]*modelGroup
 }
 
 type modelSession struct {
@@ -113,6 +118,7 @@ type modelSession struct {
 type modelSub struct {
 	number pos
 	queue  []pos
+	modelMember
 }
 
 type modelMessage struct {
@@ -122,7 +128,7 @@ type modelMessage struct {
 }
 
 func newModel() *model {
-	return &model{sessions: make(map[string]*modelSession), retained: make(map[string]string)}
+	return &model{sessions: make(map[string]*modelSession), retained: make(map[string]string), groups: make(map[string]*modelGroup)}
 }
 
 // describe writes a state, or a model, so that they can be compared.
@@ -135,8 +141,11 @@ func (m *model) describe() string {
 		}
 		lines = append(lines, fmt.Sprintf("session %s epoch %d record %q at %d outbound %q held %v", client, s.epoch, s.record, s.revision, s.outbound, held))
 		for filter, sub := range s.subs {
-			lines = append(lines, fmt.Sprintf("sub %s %s %d %v", client, filter, sub.number, sub.queue))
+			lines = append(lines, fmt.Sprintf("sub %s %s %d %v%s", client, filter, sub.number, sub.queue, sub.describe()))
 		}
+	}
+	for filter, g := range m.groups {
+		lines = append(lines, g.describe(filter))
 	}
 	for name, payload := range m.retained {
 		lines = append(lines, fmt.Sprintf("retained %s %s", name, payload))
@@ -155,10 +164,13 @@ func describe(s *state, body func(pos) string) string {
 		lines = append(lines, fmt.Sprintf("session %s epoch %d record %q at %d outbound %q held %v", client, sess.epoch, sess.record, sess.revision, sess.outbound, held))
 		for filter, sub := range sess.subs {
 			var q []pos
-			sub.queue.each(func(e *entry) { q = append(q, e.pos) })
-			lines = append(lines, fmt.Sprintf("sub %s %s %d %v", client, filter, sub.number, q))
+			if sub.group == nil {
+				sub.queue.each(func(e *entry) { q = append(q, e.pos) })
+			}
+			lines = append(lines, fmt.Sprintf("sub %s %s %d %v%s", client, filter, sub.number, q, describeMember(sub, body)))
 		}
 	}
+	lines = append(lines, describeGroups(s, body)...)
 	for name, r := range s.retained {
 		lines = append(lines, fmt.Sprintf("retained %s %s", name, body(r.msg.pos)))
 	}
@@ -192,9 +204,15 @@ func (m *model) find(r *record) (string, bool) {
 func (m *model) deliver(p pos, msg *store.Message) {
 	for _, s := range m.sessions {
 		for filter, sub := range s.subs {
-			if topic.Match(filter, msg.Topic) {
+			if sub.group == nil && topic.Match(filter, msg.Topic) {
 				sub.queue = append(sub.queue, p)
 			}
+		}
+	}
+	for filter, g := range m.groups {
+		if _, inner, _ := topic.Shared(filter); topic.Match(inner, msg.Topic) {
+			g.pool = append(g.pool, msg)
+			g.dispatch(p)
 		}
 	}
 	m.retain(msg)
@@ -209,10 +227,19 @@ func (m *model) retain(msg *store.Message) {
 }
 
 // take applies a record and reports whether it has effect.
-func (m *model) take(p pos, r *record) bool {
+func (m *model) take(p pos, r *record, author uint64) bool {
 	switch r.kind {
 	case kindClaim:
-		m.get(string(r.client)).epoch = p
+		s := m.get(string(r.client))
+		s.epoch = p
+		for _, sub := range s.subs {
+			if sub.author != author {
+				m.part(p, sub)
+			}
+		}
+		return true
+	case kindGone:
+		m.gone(p, uint64(r.ref))
 		return true
 	case kindPublish:
 		msg, err := store.Decode(r.data)
@@ -272,19 +299,33 @@ func (m *model) take(p pos, r *record) bool {
 		drop(func(h modelMessage) bool { return h.p == r.ref })
 	case kindForget:
 		s.held = nil
-	case kindSubscribe:
+	case kindSubscribe, kindJoin:
 		var o store.Subscription
-		if json.Unmarshal(r.data, &o) != nil {
+		if json.Unmarshal(r.data, &o) != nil || r.kind == kindJoin && !strings.HasPrefix(o.Filter, "$share/") {
 			return false
 		}
-		if s.subs[o.Filter] == nil {
-			s.subs[o.Filter] = &modelSub{number: p}
+		sub := s.subs[o.Filter]
+		if sub == nil {
+			sub = &modelSub{number: p}
+			s.subs[o.Filter] = sub
+		}
+		if strings.HasPrefix(o.Filter, "$share/") {
+			m.sit(p, s, sub, &o, r.kind == kindJoin, author)
 		}
 	case kindUnsubscribe:
+		if sub := s.subs[string(r.data)]; sub != nil && sub.group != nil {
+			m.resign(p, sub)
+			break
+		}
 		delete(s.subs, string(r.data))
+	case kindTake, kindPart, kindBack:
+		return m.move(p, s, r)
 	case kindSettle:
 		for _, sub := range s.subs {
-			if sub.number == r.ref {
+			if sub.number == r.ref && sub.group != nil {
+				eachSettled(r.data, func(p pos) { sub.remove(p) })
+				sub.group.dispatch(p)
+			} else if sub.number == r.ref {
 				eachSettled(r.data, func(p pos) {
 					sub.queue = slices.DeleteFunc(sub.queue, func(q pos) bool { return q == p })
 				})
@@ -335,13 +376,26 @@ func keys[V any](m map[pos]V) (out []pos) {
 	return out
 }
 
+// filters are what the histories subscribe to.
+var filters = []string{"t", "t/+", "#", "$share/g/#", "$share/g/t/+", "$share/h/#"}
+
+// by lets a record mostly be of the session that has the subscription.
+func (w *world) by(r *record, sub *subscription) {
+	if sub == nil || rapid.IntRange(0, 9).Draw(w.t, "another's") == 0 {
+		return
+	}
+	if r.epoch = sub.sess.epoch; r.epoch == 0 {
+		r.client = []byte(sub.sess.client)
+	}
+}
+
 func (w *world) record() record {
 	t := w.t
 	client := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "client")
 	r := record{kind: rapid.SampledFrom([]kind{
 		kindSync, kindClaim, kindSession, kindSessionGone, kindPublish, kindPublish, kindHold, kindHold, kindHold, kindRelease,
 		kindRelease, kindRelease, kindDiscard, kindForget, kindSubscribe, kindSubscribe, kindUnsubscribe, kindSettle, kindSettle,
-		kindOutbound, kindRetain, kindCarry, kindTrim, kindSwap,
+		kindOutbound, kindRetain, kindCarry, kindTrim, kindSwap, kindJoin, kindTake, kindTake, kindPart, kindBack, kindGone,
 	}).Draw(t, "kind")}
 	if r.kind.named() {
 		sess := w.s.sessions[client]
@@ -357,7 +411,7 @@ func (w *world) record() record {
 	message := func() []byte {
 		m := &store.Message{
 			Topic:   rapid.SampledFrom([]string{"t", "t/1", "t/2"}).Draw(t, "topic"),
-			Payload: []byte(rapid.SampledFrom([]string{"", "x", "yy"}).Draw(t, "payload")),
+			Payload: []byte(rapid.SampledFrom([]string{"", "x", fmt.Sprint(w.seq)}).Draw(t, "payload")),
 			QoS:     byte(rapid.IntRange(1, 2).Draw(t, "qos")),
 			Retain:  rapid.IntRange(0, 3).Draw(t, "retain") == 0,
 		}
@@ -391,11 +445,23 @@ func (w *world) record() record {
 	case kindRelease, kindDiscard:
 		r.ref = w.pick("held", keys(w.s.held))
 	case kindSubscribe:
-		r.data = []byte(`{"filter":"` + rapid.SampledFrom([]string{"t", "t/+", "#"}).Draw(t, "filter") + `","qos":1}`)
+		r.data = []byte(`{"filter":"` + rapid.SampledFrom(filters).Draw(t, "filter") + `","qos":1}`)
+	case kindJoin:
+		r.data = []byte(`{"filter":"` + rapid.SampledFrom(filters[2:]).Draw(t, "filter") + `","qos":` + rapid.SampledFrom([]string{"0", "1", "2"}).Draw(t, "granted") + `}`)
 	case kindUnsubscribe:
-		r.data = []byte(rapid.SampledFrom([]string{"t", "t/+", "#"}).Draw(t, "filter"))
-	case kindSettle:
+		r.data = []byte(rapid.SampledFrom(filters).Draw(t, "filter"))
+	case kindTake, kindPart:
+		r.ref = w.pick("seat", keys(w.s.seats))
+		if sub := w.s.seats[r.ref]; sub != nil && r.kind == kindTake {
+			upto := rapid.SampledFrom([]pos{sub.taken, sub.last, sub.last + 1, sub.last - 1}).Draw(t, "up to")
+			r.data = binary.AppendUvarint(nil, uint64(upto))
+		}
+		w.by(&r, w.s.seats[r.ref])
+	case kindGone:
+		r.ref = pos(rapid.Uint64Range(1, 3).Draw(t, "gone"))
+	case kindSettle, kindBack:
 		r.ref = w.pick("subscription", keys(w.s.subs))
+		w.by(&r, w.s.subs[r.ref])
 		var ps []pos
 		if sub := w.s.subs[r.ref]; sub != nil {
 			sub.queue.each(func(e *entry) { ps = append(ps, e.pos) })
@@ -428,6 +494,7 @@ func TestStateAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{t: t, s: newState(), m: newModel(), data: make(map[uint64][]byte), number: make(map[uint64]uint64)}
 		other := newState() // goes through a snapshot now and then
+		w.s.limits.credit, other.limits.credit = modelCredit, modelCredit
 		for range rapid.IntRange(1, 30).Draw(t, "batches") {
 			author := rapid.Uint64Range(1, 3).Draw(t, "author")
 			number := w.number[author] + 1
@@ -448,7 +515,7 @@ func TestStateAgainstModel(t *testing.T) {
 			if effect {
 				w.number[author] = number
 				for i := range records {
-					if !w.m.take(at(w.seq, i), &records[i]) {
+					if !w.m.take(at(w.seq, i), &records[i], author) {
 						refused = append(refused, i)
 					}
 				}
@@ -473,6 +540,7 @@ func TestStateAgainstModel(t *testing.T) {
 				if other, err = restore(other.encode(nil)); err != nil {
 					t.Fatal(err)
 				}
+				other.limits.credit = modelCredit
 				check(t, other)
 			}
 			if !bytes.Equal(other.encode(nil), w.s.encode(nil)) {
@@ -488,6 +556,7 @@ func TestStateAgainstModel(t *testing.T) {
 // replayed reads the journal from its beginning.
 func replayed(t *rapid.T, w *world) *state {
 	s := newState()
+	s.limits.credit = modelCredit
 	for seq := uint64(1); seq <= w.seq; seq++ {
 		s.apply(seq, w.data[seq], nil)
 	}

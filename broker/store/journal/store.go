@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,6 +96,7 @@ type Store struct {
 	dirty   []*feed // have something settled
 
 	acked    atomic.Uint64 // highest sequence that JetStream said it stored
+	grouped  atomic.Bool   // there are shared subscriptions
 	moved    atomic.Int64  // when something was applied last, in Unix nanoseconds
 	keeper   keeper
 	gathered chan struct{} // records wait to be sent
@@ -118,7 +120,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		stop: make(chan struct{}), gathered: make(chan struct{}, 1), keeper: keeper{due: make(chan struct{}, 1)},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	author := s.newAuthor()
+	author, err := s.newAuthor()
+	if err != nil {
+		s.end()
+		return nil, err
+	}
 	s.commit = newCommitter(author, func(number uint64, data []byte) error { return s.wire.append(s.acks, number, data) },
 		s.drainSettled, s.signal)
 	s.commit.limit = min(maxBatch, int(cfg.Conn.MaxPayload())/2)
@@ -167,6 +173,7 @@ func (s *Store) boot(ctx context.Context) error {
 	s.wg.Go(s.sender)
 	s.wg.Go(s.ticker)
 	s.wg.Go(s.keep)
+	s.wg.Go(s.watch)
 	for {
 		// Whatever was acknowledged is before this record.
 		if _, err = s.sync(ctx); err == nil || ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
@@ -200,13 +207,16 @@ func (s *Store) sender() {
 	}
 }
 
-// newAuthor makes up an author, which no other store is.
-func (s *Store) newAuthor() uint64 {
+// newAuthor makes up an author, which no other store is, and lets others see that it is there.
+func (s *Store) newAuthor() (uint64, error) {
 	id := rand.Uint64()
+	if err := s.wire.appear(id); err != nil {
+		return 0, err
+	}
 	s.mu.Lock()
 	s.mineIDs[id] = true
 	s.mu.Unlock()
-	return id
+	return id, nil
 }
 
 // adopt puts a state in the place of the one that there is; the open feeds go on with it.
@@ -215,6 +225,7 @@ func (s *Store) adopt(st *state) {
 	defer s.mu.Unlock()
 	old := s.st
 	s.st = st
+	s.grouped.Store(len(st.groups) > 0)
 	st.audience, st.cache.limit = (*hall)(s), s.cfg.CacheBytes
 	if old == nil {
 		return
@@ -299,6 +310,7 @@ func (s *Store) applyOne(b stored) {
 	effect := s.st.apply(b.seq, b.data, own)
 	last := s.st.last(opened.author)
 	space := s.cfg.MaxBytes - s.st.journal.bytes
+	s.grouped.Store(len(s.st.groups) > 0)
 	s.keeper.duty(s.st, s.cfg.Every, mine)
 	woken := s.woken
 	s.woken, s.spare = s.spare[:0], woken
@@ -326,7 +338,11 @@ func (s *Store) passedOver(b batch, last uint64) {
 		return
 	}
 	s.log.Error("the journal does not know this node any more: what is on its way fails")
-	s.out = s.commit.rename(s.newAuthor(), errUnknown, s.out[:0])
+	author, err := s.newAuthor()
+	if err != nil {
+		return // the connection is closed
+	}
+	s.out = s.commit.rename(author, errUnknown, s.out[:0])
 	report(s.out)
 }
 
@@ -397,6 +413,11 @@ func (h *hall) wants(name string) (wanted bool) {
 	if !wanted {
 		h.feeds.Match(name, func(string, *feed) { wanted = true })
 	}
+	if !wanted {
+		h.st.groupTree.Match(name, func(_ string, g *group) {
+			wanted = wanted || slices.ContainsFunc(g.ring, func(sub *subscription) bool { return sub.feed != nil })
+		})
+	}
 	return wanted
 }
 
@@ -425,6 +446,15 @@ func (h *hall) cacheFor(f *feed, e *entry) {
 }
 
 func (h *hall) ended(sub *subscription) { sub.feed.detach(h.st) }
+
+func (h *hall) parted(sub *subscription) { (*Store)(h).seatAgain(sub.feed) }
+
+func (h *hall) overflowed(g *group, qos byte) {
+	h.cfg.Dropped(qos)
+	if !g.full {
+		h.log.Warn("queue of a shared subscription is full: new messages are dropped", "filter", g.filter, "messages", g.queued, "bytes", g.bytes)
+	}
+}
 
 func (h *hall) dropped(sub *subscription, qos byte) {
 	h.cfg.Dropped(qos)

@@ -25,11 +25,13 @@ const (
 	manifests      = "inf.k.m"
 	chunks         = "inf.k.c."
 	transient      = "inf.q."
+	transientGroup = "inf.g." // and a member's name: QoS 0 publications that it is handed
+	present        = "inf.h." // and an author in base 36: it answers as long as it is there
 )
 
 // layout is the version of what is in the streams; each of them carries it in its metadata.
 const (
-	layout    = "1"
+	layout    = "2"
 	layoutKey = "inflight-layout"
 )
 
@@ -274,6 +276,21 @@ func (w *wire) info(ctx context.Context, stream string) (extentInfo, error) {
 		return extentInfo{}, got.Error
 	}
 	return extentInfo{got.State.First, got.State.Last}, nil
+}
+
+// appear makes an author visible: whoever asks under its name gets an answer.
+func (w *wire) appear(author uint64) error {
+	_, err := w.nc.Subscribe(present+strconv.FormatUint(author, 36), func(m *nats.Msg) { _ = m.Respond(nil) })
+	if err != nil {
+		return fmt.Errorf("be seen by others: %w", ended(err))
+	}
+	return nil
+}
+
+// gone reports whether nobody answers for an author. A node that only takes long does not count.
+func (w *wire) gone(ctx context.Context, author uint64) bool {
+	_, err := w.request(ctx, present+strconv.FormatUint(author, 36), nil)
+	return errors.Is(err, nats.ErrNoResponders)
 }
 
 // purge removes what a request says.
