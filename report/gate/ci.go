@@ -37,6 +37,9 @@ func (r *Report) JUnit(w io.Writer, unsure Unsure) error {
 			if p.Window > 0 {
 				name = fmt.Sprintf("%s, QoS %d, window %d, connections %d, payload %d", p.Arm, p.QoS, p.Window, p.Connections, p.Payload)
 			}
+			if p.Rate > 0 {
+				name += fmt.Sprintf(", rate %d/s", p.Rate)
+			}
 			c := junit.Case{Class: "gate", Name: name}
 			message := &junit.Message{Type: string(p.Outcome), Text: p.Text}
 			switch {

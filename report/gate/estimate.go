@@ -35,8 +35,7 @@ func (j *judge) estimate(r *rule.Rule, p pair, at stat.Point) *estimate {
 	if metric := comparedAs(r); metric != "" {
 		for i := range j.Result.Comparisons {
 			c := &j.Result.Comparisons[i]
-			same := stat.Point{QoS: c.QoS, Window: c.Window, Connections: c.Connections, Payload: c.Payload} == at
-			if c.Metric == metric && same && j.isOf(c, p) {
+			if c.Metric == metric && stat.PointOfComparison(c) == at && j.isOf(c, p) {
 				return &estimate{ratio: c.Ratio, low: c.Low, high: c.High, why: noInterval, value: value, against: against, pHolm: c.PHolm}
 			}
 		}

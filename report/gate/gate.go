@@ -68,6 +68,7 @@ type Place struct {
 	Window      int      `json:"window"`
 	Connections int      `json:"connections"`
 	Payload     int      `json:"payload_bytes"`
+	Rate        int      `json:"rate_per_s,omitempty"` // of an open loop
 	Outcome     Outcome  `json:"outcome"`
 	Broken      bool     `json:"conformance_violated,omitempty"`
 	Text        string   `json:"text"`
@@ -203,7 +204,7 @@ func (r *Report) Open() []stat.Point {
 	seen := map[stat.Point]bool{}
 	for i := range r.Verdicts {
 		for _, p := range r.Verdicts[i].Places {
-			at := stat.Point{QoS: p.QoS, Window: p.Window, Connections: p.Connections, Payload: p.Payload}
+			at := stat.Point{QoS: p.QoS, Window: p.Window, Connections: p.Connections, Payload: p.Payload, Rate: p.Rate}
 			if p.Outcome == Inconclusive && p.Window > 0 && !seen[at] {
 				seen[at] = true
 				points = append(points, at)

@@ -185,12 +185,16 @@ func (j *judge) rule(r *rule.Rule) ([]Place, error) {
 }
 
 func where(at stat.Point) string {
-	return fmt.Sprintf("QoS %d, %s in flight, %s, %s-byte payloads", at.QoS, human.Count(int64(at.Window)),
+	text := fmt.Sprintf("QoS %d, %s in flight, %s, %s-byte payloads", at.QoS, human.Count(int64(at.Window)),
 		human.Plural(int64(at.Connections), "connection"), human.Count(int64(at.Payload)))
+	if at.Rate > 0 {
+		text += ", paced at " + human.Count(int64(at.Rate)) + "/s"
+	}
+	return text
 }
 
 func newPlace(arm, base string, at stat.Point) Place {
-	return Place{Arm: arm, Base: base, QoS: at.QoS, Window: at.Window, Connections: at.Connections, Payload: at.Payload}
+	return Place{Arm: arm, Base: base, QoS: at.QoS, Window: at.Window, Connections: at.Connections, Payload: at.Payload, Rate: at.Rate}
 }
 
 // ratio judges one pair at one point; ok is false when one of the two was not measured there.

@@ -198,3 +198,25 @@ func TestLastLines(t *testing.T) {
 		t.Errorf("got %d lines of a long log", len(got))
 	}
 }
+
+// Another build of the reference broker is a program like any other: it is asked for its version, and must be there.
+func TestAnotherBuild(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho inflight 0.0.9-base\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	prepare := func(target string) (*Program, error) {
+		spec, err := Parse(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Prepare(t.Context(), spec, Options{Self: "/nonexistent"})
+	}
+	p, err := prepare("reference?store=memory&binary=" + path)
+	if err != nil || p.Version() != "0.0.9-base" || p.path != path {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := prepare("reference?binary=" + path + "x"); err == nil || !strings.Contains(err.Error(), "it is another build of inflight") {
+		t.Errorf("one that is not there: %v", err)
+	}
+}

@@ -73,7 +73,7 @@ type pathSource struct {
 
 // parameter is one that the target string may give.
 type parameter struct {
-	Type    string   `yaml:"type"`    // choice, switch (on, off), int, duration
+	Type    string   `yaml:"type"`    // choice, switch (on, off), int, duration, program (a path)
 	Values  []string `yaml:"values"`  // of a choice
 	Default string   `yaml:"default"` // "": none, the parameter is absent when not given
 	Min     int      `yaml:"min"`     // of an int
@@ -200,7 +200,7 @@ func (p *parameter) validate() error {
 		if len(p.Values) < 2 {
 			return errors.New("a choice needs values")
 		}
-	case "switch":
+	case "switch", "program":
 	case "int":
 		if p.Max <= p.Min {
 			return errors.New("an int needs min and max")
@@ -210,7 +210,7 @@ func (p *parameter) validate() error {
 			return errors.New("a duration needs longest")
 		}
 	default:
-		return fmt.Errorf("unknown type %q; known: choice, switch, int, duration", p.Type)
+		return fmt.Errorf("unknown type %q; known: choice, switch, int, duration, program", p.Type)
 	}
 	if p.Default == "" {
 		return nil
@@ -258,6 +258,8 @@ func (p *parameter) canonical(value string) (string, error) {
 			return "", fmt.Errorf("%v is out of range: want 0s to %v", d, longest)
 		}
 		return d.String(), nil
+	case "program":
+		return value, nil // whether it is there is seen when it is needed
 	}
 	if p.Type == "switch" {
 		switch value {
@@ -280,6 +282,8 @@ func (p *parameter) wants(name string) string {
 		return fmt.Sprintf("%s=N, N from %d to %d", name, p.Min, p.Max)
 	case "duration":
 		return name + "=DURATION, as in 5ms"
+	case "program":
+		return name + "=PATH of a program"
 	}
 	return name + "=" + strings.Join(p.choices(), " or "+name+"=")
 }

@@ -70,11 +70,21 @@ func (p *Program) Spec() *Spec { return p.spec }
 // Version is the broker's version as it reports it itself.
 func (p *Program) Version() string { return p.version }
 
+// programParameter names another build of this program, for a kind that it serves itself: that of another checkout.
+const programParameter = "binary"
+
 // find returns the path of the executable.
 func (p *Program) find(ctx context.Context) (string, error) {
 	source := p.about.Source
 	switch {
 	case source.Self:
+		if other := p.spec.Params[programParameter]; other != "" {
+			path, err := executable(other)
+			if err != nil {
+				return "", fmt.Errorf("%s=%s: %w (it is another build of inflight, as go build ./cmd/inflight makes)", programParameter, other, err)
+			}
+			return path, nil
+		}
 		if p.options.Self == "" {
 			return "", errors.New("the path of the inflight program itself is not known")
 		}
