@@ -129,6 +129,12 @@ func CSV(w io.Writer, r *result.Result) error {
 		"in_flight_requested", "in_flight_achieved_mean", "rss_peak_bytes", "cpu_s", "generator_cpu_s", "order_violations",
 		"published", "acknowledged", "delivered", "lost", "duplicated", "reordered", "corrupt", "incorrect",
 	}
+	for _, name := range []string{"publish_to_pubrec", "pubrel_to_pubcomp", "fence", "ack_response", "end_to_end"} {
+		for _, column := range []string{"count", "mean_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"} {
+			head = append(head, name+"_"+column)
+		}
+	}
+	head = append(head, "class", "rate_per_s", "late", "missed", "subscribers", "delivered_per_s", "disk_bytes_written", "threads", "fds")
 	if err := c.Write(head); err != nil {
 		return err
 	}
@@ -146,19 +152,32 @@ func record(c *result.Cell, targets map[string]string) []string {
 		c.Arm, targets[c.Arm], strconv.Itoa(c.Pass), strconv.Itoa(c.Slot), strconv.Itoa(c.QoS), strconv.Itoa(c.Window), strconv.Itoa(c.Connections),
 		strconv.Itoa(c.Payload), strconv.FormatBool(c.Control), number(&c.ThroughputPerS), whole(&c.Messages), whole(&c.DurationNS),
 	}
-	d := c.Latency.AckService
-	if d == nil {
-		row = append(row, "", "", "", "", "", "", "")
-	} else {
-		row = append(row, whole(&d.Count), whole(&d.Mean), whole(d.P50), whole(d.P90), whole(d.P99), whole(d.P999), whole(&d.Max))
-	}
+	row = append(row, latency(c.Latency.AckService)...)
 	row = append(row, strconv.Itoa(c.InFlight.Requested), number(&c.InFlight.AchievedMean), whole(c.RSSPeak), number(c.CPUSeconds), number(c.GeneratorCPU), whole(&c.Order.Violations))
 	if l := c.Ledger; l == nil {
 		row = append(row, "", "", "", "", "", "", "")
 	} else {
 		row = append(row, whole(&l.Published), whole(&l.Acknowledged), whole(&l.Delivered), whole(&l.Lost), whole(&l.Duplicated), whole(&l.Reordered), whole(&l.Corrupt))
 	}
-	return append(row, strconv.FormatBool(c.Incorrect()))
+	row = append(row, strconv.FormatBool(c.Incorrect()))
+	for _, d := range []*result.Distribution{c.Latency.Receive, c.Latency.Release, c.Latency.Fence, c.Latency.AckResponse, c.Latency.EndToEnd} {
+		row = append(row, latency(d)...)
+	}
+	row = append(row, c.Class)
+	if c.RatePerS > 0 {
+		row = append(row, number(&c.RatePerS), whole(&c.Late), whole(&c.Missed))
+	} else {
+		row = append(row, "", "", "") // a closed loop is neither late nor does it miss
+	}
+	return append(row, strconv.Itoa(c.Subscribers), number(c.DeliveredPerS), whole(c.DiskBytesWritten), whole(c.Threads), whole(c.FDs))
+}
+
+// latency is the seven columns of a distribution, empty where there are too few samples.
+func latency(d *result.Distribution) []string {
+	if d == nil {
+		return make([]string, 7)
+	}
+	return []string{whole(&d.Count), whole(&d.Mean), whole(d.P50), whole(d.P90), whole(d.P99), whole(d.P999), whole(&d.Max)}
 }
 
 func number(v *float64) string {

@@ -36,7 +36,7 @@ func addRunFlags(cmd *cobra.Command, base *scenarios.Scenario) *runFlags {
 	}
 	flags.BoolVar(&f.quick, "quick", false, "fewer and shorter blocks, for a first look (see: scenarios show)")
 	flags.StringVar(&f.out, "out", "", "where the result goes, a new or empty `DIR` (default inflight-results/TIME-NAME)")
-	flags.Var(&f.format, "format", "what is printed: table, markdown, csv or json")
+	flags.Var(&f.format, "format", "what is printed: "+formatNames)
 	f.gate.add(flags, true)
 	return f
 }
@@ -112,10 +112,15 @@ const (
 	formatMarkdown formatFlag = "markdown"
 	formatCSV      formatFlag = "csv"
 	formatJSON     formatFlag = "json"
+	formatGoBench  formatFlag = "benchfmt"
+	formatProm     formatFlag = "prometheus"
 )
 
+// formatNames is the list of them for a flag's help.
+const formatNames = "table, markdown, csv, json, benchfmt (for benchstat) or prometheus"
+
 func (f *formatFlag) Set(text string) error {
-	known := []string{string(formatTable), string(formatMarkdown), string(formatCSV), string(formatJSON)}
+	known := []string{string(formatTable), string(formatMarkdown), string(formatCSV), string(formatJSON), string(formatGoBench), string(formatProm)}
 	for _, k := range known {
 		if text == k {
 			*f = formatFlag(text)

@@ -22,6 +22,10 @@ func printResult(w io.Writer, r *result.Result, format formatFlag) error {
 			return report.CSV(w, r)
 		case formatJSON:
 			return report.JSON(w, r)
+		case formatGoBench:
+			return report.GoBench(w, r)
+		case formatProm:
+			return report.Prometheus(w, r)
 		}
 		width := terminalWidth(w)
 		if width == nil {

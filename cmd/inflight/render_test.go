@@ -26,6 +26,8 @@ func TestPrintResult(t *testing.T) {
 	for format, is := range map[formatFlag]func(text string) bool{
 		formatTable:    func(text string) bool { return strings.Contains(text, "54,321") && !strings.Contains(text, "\x1b") },
 		formatMarkdown: func(text string) bool { return strings.Contains(text, "\n| ") || strings.Contains(text, "\n|-") },
+		formatGoBench:  func(text string) bool { return strings.Contains(text, "BenchmarkQoS1/window=20") },
+		formatProm:     func(text string) bool { return strings.Contains(text, "# TYPE inflight_") },
 		formatJSON:     func(text string) bool { return json.Valid([]byte(text)) },
 		formatCSV: func(text string) bool {
 			rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()

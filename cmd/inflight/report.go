@@ -19,7 +19,8 @@ func newReportCommand() *cobra.Command {
 		Long: `Report reads DIR/result.json, judges it anew, makes report.md, report.html and the charts again, and prints
 the table. It measures nothing, and its exit code does not depend on what the run found.`,
 		Example: `  inflight report inflight-results/20260102T150405Z-qos2-pipeline
-  inflight report DIR --format csv > cells.csv`,
+  inflight report DIR --format csv > cells.csv
+  inflight report DIR --format benchfmt > run.txt && benchstat -col arm run.txt`,
 		Args: arguments(1, 1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := args[0]
@@ -41,6 +42,6 @@ the table. It measures nothing, and its exit code does not depend on what the ru
 			return nil
 		},
 	}
-	cmd.Flags().Var(&format, "format", "what is printed: table, markdown, csv or json")
+	cmd.Flags().Var(&format, "format", "what is printed: "+formatNames)
 	return cmd
 }

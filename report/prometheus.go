@@ -1,0 +1,151 @@
+package report
+
+import (
+	"io"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"inflight/runner/result"
+)
+
+// Prometheus writes r, judged, in the Prometheus text format, for a textfile collector or a push gateway: gauges of the cells,
+// the comparisons and the run, in seconds and bytes. What was not measured has no sample.
+func Prometheus(w io.Writer, r *result.Result) error {
+	r = judged(r)
+	p := promText{registry: prometheus.NewRegistry(), vectors: map[string]*prometheus.GaugeVec{}}
+	p.set("run_info", "The run: tool, scenario and start.", 1,
+		"tool", r.Tool.Name, "version", r.Tool.Version, "scenario", r.Scenario.Name, "started", r.Started.UTC().Format("2006-01-02T15:04:05Z"))
+	p.set("run_partial", "1 if the run did not end.", truth(r.Partial))
+	for _, a := range r.Arms {
+		p.set("arm_info", "An arm of the run.", 1, "arm", a.Name, "target", a.Target, "version", a.Version, "durability", a.Durability)
+	}
+	for i := range r.Cells {
+		p.cell(&r.Cells[i])
+	}
+	for i := range r.Comparisons {
+		p.comparison(&r.Comparisons[i])
+	}
+	if p.err != nil {
+		return p.err
+	}
+	families, err := p.registry.Gather()
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// promText gathers samples into one gauge vector per name.
+type promText struct {
+	registry *prometheus.Registry
+	vectors  map[string]*prometheus.GaugeVec
+	err      error // the first
+}
+
+// set adds a sample; labels are names and values in turn, and the names are the same at each call for a metric.
+func (p *promText) set(name, help string, value float64, labels ...string) {
+	var names, values []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	v := p.vectors[name]
+	if v == nil {
+		v = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "inflight", Name: name, Help: help}, names)
+		p.vectors[name] = v
+		if err := p.registry.Register(v); err != nil && p.err == nil {
+			p.err = err
+		}
+	}
+	g, err := v.GetMetricWithLabelValues(values...)
+	if err != nil {
+		if p.err == nil {
+			p.err = err
+		}
+		return
+	}
+	g.Set(value)
+}
+
+func (p *promText) cell(c *result.Cell) {
+	labels := []string{
+		"arm", c.Arm, "pass", strconv.Itoa(c.Pass), "qos", strconv.Itoa(c.QoS), "window", strconv.Itoa(c.Window),
+		"connections", strconv.Itoa(c.Connections), "payload", strconv.Itoa(c.Payload), "control", strconv.FormatBool(c.Control),
+		"rate", strconv.FormatFloat(c.RatePerS, 'f', -1, 64),
+	}
+	p.set("cell_throughput_messages_per_second", "Acknowledged exchanges over the measured time.", c.ThroughputPerS, labels...)
+	p.set("cell_messages", "Exchanges acknowledged within the measured time.", float64(c.Messages), labels...)
+	p.set("cell_incorrect", "1 if the broker broke order or exactly once: the other numbers do not count.", truth(c.Incorrect()), labels...)
+	p.set("cell_order_violations", "Acknowledgements out of order.", float64(c.Order.Violations), labels...)
+	if c.RSSPeak != nil {
+		p.set("cell_rss_peak_bytes", "Highest resident set of any node so far in the pass.", float64(*c.RSSPeak), labels...)
+	}
+	if c.CPUSeconds != nil {
+		p.set("cell_cpu_seconds", "Processor time of all nodes.", *c.CPUSeconds, labels...)
+	}
+	if l := c.Ledger; l != nil {
+		for _, n := range []struct {
+			name  string
+			value int64
+		}{{"published", l.Published}, {"lost", l.Lost}, {"duplicated", l.Duplicated}, {"reordered", l.Reordered}, {"corrupt", l.Corrupt}} {
+			p.set("cell_ledger_messages", "Of the verification block.", float64(n.value), append(labels, "account", n.name)...)
+		}
+	}
+	for _, d := range []struct {
+		name string
+		of   *result.Distribution
+	}{
+		{"ack_service", c.Latency.AckService},
+		{"ack_response", c.Latency.AckResponse},
+		{"publish_to_pubrec", c.Latency.Receive},
+		{"pubrel_to_pubcomp", c.Latency.Release},
+		{"fence", c.Latency.Fence},
+		{"end_to_end", c.Latency.EndToEnd},
+	} {
+		if d.of == nil {
+			continue
+		}
+		for _, q := range []struct {
+			name  string
+			value *int64
+		}{{"0.5", d.of.P50}, {"0.9", d.of.P90}, {"0.99", d.of.P99}, {"0.999", d.of.P999}, {"1", &d.of.Max}} {
+			if q.value != nil {
+				p.set("cell_latency_seconds", "Quantiles of a latency; 1 is the highest.", float64(*q.value)/1e9, append(labels, "latency", d.name, "quantile", q.name)...)
+			}
+		}
+	}
+}
+
+func (p *promText) comparison(c *result.Comparison) {
+	labels := []string{
+		"base", c.Base, "arm", c.Arm, "metric", c.Metric, "qos", strconv.Itoa(c.QoS), "window", strconv.Itoa(c.Window),
+		"connections", strconv.Itoa(c.Connections), "payload", strconv.Itoa(c.Payload), "rate", strconv.FormatFloat(c.RatePerS, 'f', -1, 64),
+	}
+	p.set("comparison_ratio", "One arm over the base.", c.Ratio, labels...)
+	for _, bound := range []struct {
+		name, help string
+		value      *float64
+	}{
+		{"comparison_low", "Lower end of the 95 % interval.", c.Low},
+		{"comparison_high", "Upper end of the 95 % interval.", c.High},
+		{"comparison_p_holm", "p of a ratio of 1, corrected for all comparisons of the run.", c.PHolm},
+	} {
+		if bound.value != nil {
+			p.set(bound.name, bound.help, *bound.value, labels...)
+		}
+	}
+	p.set("comparison_verdict", "1 for the verdict of a comparison.", 1, append(labels, "verdict", c.Verdict)...)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
