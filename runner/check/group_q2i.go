@@ -304,6 +304,7 @@ func edge(s *Script, n int) {
 	s.Mode(conn, Mode{Release: true})
 	s.ReleaseSeen(conn)
 	s.Maybe(conn, detectWait, Acks(history.PUBCOMP, 1, uint16(n))...)
+	s.Maybe(watcherOf(conn), detectWait, Dels(Bodies(1, n)...)...)
 	s.Quiet(Settle)
 }
 

@@ -241,8 +241,12 @@ func Invariants(h *history.History) map[*Rule]Verdict {
 	if h.Full {
 		return nil
 	}
+	return broken(h, newView(h))
+}
+
+// broken are the invariants that do not hold in a history.
+func broken(h *history.History, v *view) map[*Rule]Verdict {
 	found := map[*Rule]Verdict{}
-	v := newView(h)
 	for _, r := range invariants {
 		if !r.Applies(h.Version) {
 			continue

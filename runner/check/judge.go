@@ -41,13 +41,38 @@ type J struct {
 
 // Judge decides what a history says about the rule. It is a function of its arguments alone.
 func Judge(r *Rule, h *history.History) Verdict {
+	if why := saysNothing(h); why != "" {
+		return Verdict{Outcome: Inconclusive, Why: why}
+	}
+	return judge(r, h, newView(h))
+}
+
+// JudgeAll is Judge and Invariants of one history, which is decoded once.
+func JudgeAll(r *Rule, h *history.History) (Verdict, map[*Rule]Verdict) {
+	if h.Full {
+		return Judge(r, h), nil
+	}
+	v := newView(h)
+	found := broken(h, v)
+	if why := saysNothing(h); why != "" {
+		return Verdict{Outcome: Inconclusive, Why: why}, found
+	}
+	return judge(r, h, v), found
+}
+
+// saysNothing is why a history cannot be judged by a rule, "" if it can.
+func saysNothing(h *history.History) string {
 	switch {
 	case h.Trouble != "":
-		return Verdict{Outcome: Inconclusive, Why: h.Trouble}
+		return h.Trouble
 	case h.Full:
-		return Verdict{Outcome: Inconclusive, Why: "more happened than a history holds"}
+		return "more happened than a history holds"
 	}
-	j := &J{view: newView(h), Rule: r, Caps: CapsOf(h.Facts), V: h.Version}
+	return ""
+}
+
+func judge(r *Rule, h *history.History, seen *view) Verdict {
+	j := &J{view: seen, Rule: r, Caps: CapsOf(h.Facts), V: h.Version}
 	r.Judge(j)
 	stuck := h.Stuck != "" && !j.stuckOK
 	if stuck {

@@ -543,3 +543,14 @@ func (s *Script) Ping(conn string) {
 	s.Send(conn, Msg{Type: packet.PINGREQ})
 	s.Expect(conn, Want{Type: history.PINGRESP})
 }
+
+// Idle is how long the script may do nothing but wait.
+func (s *Script) Idle() time.Duration {
+	total := time.Duration(0)
+	for _, step := range s.Steps {
+		if step.Op == OpWait || step.Op == OpExpectClose && step.Soft {
+			total += step.For
+		}
+	}
+	return total
+}

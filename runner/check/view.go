@@ -29,7 +29,7 @@ const (
 )
 
 func newView(h *history.History) *view {
-	v := &view{h: h}
+	v := &view{h: h, items: make([]Item, 0, sizeOf(h))}
 	for i, e := range h.Events {
 		if e.Conn < 0 || e.Conn >= len(h.Conns) {
 			continue
@@ -52,6 +52,24 @@ func newView(h *history.History) *view {
 		}
 	}
 	return v
+}
+
+// sizeOf is how many items a history has: an item is large, and a slice that grows copies them all.
+func sizeOf(h *history.History) int {
+	n := len(h.Events)
+	for _, e := range h.Events {
+		if e.Kind != history.Sent {
+			continue
+		}
+		for b := e.Raw; ; n++ {
+			size, err := history.FrameLength(b)
+			if err != nil || size == 0 || size >= len(b) {
+				break
+			}
+			b = b[size:]
+		}
+	}
+	return n
 }
 
 type viewError string

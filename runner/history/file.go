@@ -25,12 +25,15 @@ func Write(w io.Writer, h *History) error {
 	if _, err := io.WriteString(w, magic); err != nil {
 		return fmt.Errorf("write a history: %w", err)
 	}
-	zip := gzip.NewWriter(w)
+	zip, err := gzip.NewWriterLevel(w, gzip.BestSpeed) // a check writes hundreds of them while it measures times
+	if err != nil {
+		return fmt.Errorf("write a history: %w", err)
+	}
 	sum := crc32.NewIEEE()
 	buffered := bufio.NewWriterSize(io.MultiWriter(zip, sum), 64<<10)
 	e := &encoder{w: buffered}
 	e.history(h)
-	err := errors.Join(e.err, buffered.Flush())
+	err = errors.Join(e.err, buffered.Flush())
 	if err == nil {
 		_, err = zip.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 	}

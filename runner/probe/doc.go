@@ -12,6 +12,7 @@
 // # A whole check
 //
 // [Run] learns what the broker can do in each version ([detect]), runs what applies, several checks at once, repeats the
-// racy ones, judges the histories, and asks for a green control before it calls anything a violation. An expectation that
-// only timed out is tried once more, because a machine may be late.
+// racy ones, judges the histories, and asks for a green control before it calls anything a violation. What mostly waits
+// begins first and runs beside everything else; rounds of a racy check run side by side. An expectation that only timed
+// out is tried once more when little else runs, because a machine may be late.
 package probe

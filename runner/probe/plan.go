@@ -64,7 +64,7 @@ const (
 	checkBudget = 90 * time.Second
 	heavyBudget = 5 * time.Minute
 	lateFactor  = 3               // how much longer an answer may take when a check is run again alone
-	rowBudget   = 2 * time.Minute // of all rounds of a row; the one that began before it ends
+	rowBudget   = 3 * time.Minute // of all rounds of a row; those that began before it end
 )
 
 // runner is one whole check.
@@ -79,8 +79,8 @@ type runner struct {
 	inv     map[string]*result.CheckRow // invariants by id and version
 	done    int
 	total   int
-	late    []job // only something that did not come in time was found
-	saved   int64 // bytes of histories
+	late    []*job // only something that did not come in time was found
+	saved   int64  // bytes of histories
 	errs    []error
 }
 
@@ -124,18 +124,8 @@ func newTag() string { return "c" + strings.ToLower(rand.Text()[:7]) }
 // next is the tag of one run of a script.
 func (r *runner) next() string { return r.tag + strconv.FormatInt(r.seq.Add(1), 36) }
 
-// job is one rule in one version.
-type job struct {
-	rule  *check.Rule
-	level byte
-	caps  check.Caps
-	own   bool
-	again bool   // it is run once more, alone, and answers may take longer
-	late  string // what did not come in time the first time
-}
-
 func (r *runner) versions(ctx context.Context) error {
-	var jobs []job
+	var jobs []*job
 	spoken := 0
 	var refusals []string
 	for _, level := range r.cfg.Versions {
@@ -185,12 +175,14 @@ func (r *runner) detect(ctx context.Context, level byte) (check.Caps, string) {
 }
 
 func (r *runner) environment() Environment {
-	return Environment{Endpoint: r.cfg.Endpoint, Timeout: r.cfg.Timeout, Tag: r.next(), Memory: r.cfg.Memory}
+	return Environment{
+		Endpoint: r.cfg.Endpoint, Timeout: r.cfg.Timeout, Long: check.LongFactor * r.cfg.Timeout, Tag: r.next(), Memory: r.cfg.Memory,
+	}
 }
 
 // jobs are the rules that apply; a row is kept for each that does not, and why.
-func (r *runner) jobs(level byte, caps check.Caps) []job {
-	var jobs []job
+func (r *runner) jobs(level byte, caps check.Caps) []*job {
+	var jobs []*job
 	for _, rule := range r.cfg.Rules {
 		if !rule.Applies(level) {
 			continue
@@ -211,7 +203,7 @@ func (r *runner) jobs(level byte, caps check.Caps) []job {
 			r.c.Rows = append(r.c.Rows, row)
 			continue
 		}
-		jobs = append(jobs, job{rule: rule, level: level, caps: caps, own: slices.Contains(rule.Needs, check.Restart)})
+		jobs = append(jobs, r.newJob(rule, level, caps))
 	}
 	return jobs
 }
@@ -222,85 +214,6 @@ func newRow(rule *check.Rule, level byte) result.CheckRow {
 	return result.CheckRow{
 		ID: rule.ID, Group: rule.Group(), Title: rule.Title, MQTT: mqttName(level), Level: rule.Level.String(), Statements: rule.StatementsOf(level),
 	}
-}
-
-// all runs the jobs: light ones side by side, those that wait first; then what is heavy, one after the other, because a
-// broker that is busy with it answers others late; then what disturbs others; and last what was only late, alone.
-func (r *runner) all(ctx context.Context, jobs []job) error {
-	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(weight(a), weight(b)) })
-	var light, rest []job
-	for _, j := range jobs {
-		if j.rule.Alone || j.rule.Heavy {
-			rest = append(rest, j)
-		} else {
-			light = append(light, j)
-		}
-	}
-	queue := make(chan job)
-	var workers sync.WaitGroup
-	for range max(1, r.cfg.Parallel) {
-		workers.Go(func() {
-			for j := range queue {
-				r.do(ctx, j)
-			}
-		})
-	}
-	for _, j := range light {
-		if ctx.Err() != nil {
-			break
-		}
-		queue <- j
-	}
-	close(queue)
-	workers.Wait()
-	for _, j := range rest {
-		if ctx.Err() == nil {
-			r.do(ctx, j)
-		}
-	}
-	late := r.late
-	for _, j := range late {
-		if ctx.Err() == nil {
-			r.do(ctx, j)
-		}
-	}
-	return nil
-}
-
-func weight(j job) int {
-	switch {
-	case j.rule.Alone:
-		return 4
-	case j.rule.Heavy:
-		return 3
-	case j.rule.Slow:
-		return 0
-	case j.rule.Racy:
-		return 1
-	}
-	return 2
-}
-
-func (r *runner) do(ctx context.Context, j job) {
-	name := j.rule.ID + " (" + mqttName(j.level) + ")"
-	r.note(name, true)
-	row, again := r.row(ctx, &j)
-	r.note(name, false)
-	switch {
-	case ctx.Err() != nil:
-		return // what a dying run found says nothing
-	case again:
-		j.again = true
-		r.mu.Lock()
-		r.late = append(r.late, j)
-		r.mu.Unlock()
-		return
-	}
-	r.mu.Lock()
-	r.c.Rows = append(r.c.Rows, row)
-	r.done++
-	r.mu.Unlock()
-	r.tell(Event{Row: &row, MQTT: row.MQTT})
 }
 
 func (r *runner) note(name string, on bool) {
@@ -327,92 +240,13 @@ func (r *runner) tell(e Event) {
 	r.cfg.Progress(e)
 }
 
-// row runs one rule, all its rounds. again says that it is to be run once more when nothing else runs: something did not
-// come in time, and nothing else was found. A machine may be late.
-func (r *runner) row(ctx context.Context, j *job) (row result.CheckRow, again bool) {
-	start := time.Now()
-	row = newRow(j.rule, j.level)
-	row.Rounds, row.Seed = 1, r.cfg.Seed
-	if j.rule.Racy {
-		row.Rounds = r.cfg.Rounds
-	}
-	worst := check.Verdict{}
-	var evidence *history.History
-	for round := 1; round <= row.Rounds && ctx.Err() == nil; round++ {
-		if round > 1 && time.Since(start) > rowBudget {
-			row.Notes = append(row.Notes, fmt.Sprintf("%d of %d rounds in %v", round-1, row.Rounds, rowBudget))
-			row.Rounds = round - 1
-			break
-		}
-		h := r.play(ctx, *j, j.rule, round)
-		v := check.Judge(j.rule, h)
-		switch {
-		case j.again:
-		case v.Timeout && len(v.Findings) == 1:
-			j.late = v.Findings[0].Text
-			return row, true
-		case v.Outcome == check.Inconclusive && ctx.Err() == nil:
-			return row, true
-		}
-		r.invariants(ctx, *j, h)
-		if name := r.keep(h, fmt.Sprintf("%s-%s-%d", j.rule.ID, mqttName(j.level), round)); name != "" {
-			row.Histories = append(row.Histories, name)
-		}
-		for _, n := range v.Notes {
-			if !slices.Contains(row.Notes, n) && len(row.Notes) < 8 {
-				row.Notes = append(row.Notes, n)
-			}
-		}
-		switch v.Outcome {
-		case check.Violated:
-			row.Violated++
-			if v.Level > worst.Level {
-				worst, evidence = v, h
-			}
-		case check.Inconclusive:
-			row.Unsure++
-			if row.Why == "" {
-				row.Why = v.Why
-			}
-		}
-	}
-	if j.late != "" && row.Violated == 0 && row.Unsure == 0 {
-		row.Unsure, row.Why = 1, "late beside other checks, not when run alone: "+j.late
-	}
-	r.decide(ctx, &row, *j, worst, evidence)
-	row.TookNs = int64(time.Since(start))
-	return row, false
-}
-
-// decide makes the outcome of the row from its rounds; a violation needs its control.
-func (r *runner) decide(ctx context.Context, row *result.CheckRow, j job, worst check.Verdict, evidence *history.History) {
-	switch {
-	case row.Violated > 0:
-		row.Why = ""
-		row.Outcome, row.ViolatedLevel = result.CheckViolated, worst.Level.String()
-		for _, f := range worst.Findings[:min(len(worst.Findings), maxFindings)] {
-			row.Findings = append(row.Findings, result.CheckFinding{Level: f.Level.String(), Text: f.Text})
-		}
-		row.Control = r.control(ctx, j)
-		if row.Control.Outcome != result.CheckOK {
-			row.Outcome, row.ViolatedLevel = result.CheckInconclusive, ""
-			row.Why = fmt.Sprintf("the control %s is not green: %s", row.Control.ID, row.Control.Why)
-		}
-		row.Evidence = r.evidence(row, evidence, worst)
-	case row.Unsure > 0:
-		row.Outcome = result.CheckInconclusive
-	default:
-		row.Outcome = result.CheckOK
-	}
-}
-
 // maxFindings bounds what a row says.
 const maxFindings = 10
 
 // control plays the control of a rule.
-func (r *runner) control(ctx context.Context, j job) *result.CheckControl {
+func (r *runner) control(ctx context.Context, j *job) *result.CheckControl {
 	rule := check.ControlFor(j.rule)
-	h := r.play(ctx, job{rule: rule, level: j.level, caps: j.caps}, rule, 1)
+	h := r.play(ctx, &job{rule: rule, level: j.level, caps: j.caps, again: j.again}, rule, 1)
 	v := check.Judge(rule, h)
 	c := &result.CheckControl{ID: rule.ID, Outcome: string(v.Outcome), Why: v.Why}
 	if len(v.Findings) > 0 {
@@ -422,9 +256,9 @@ func (r *runner) control(ctx context.Context, j job) *result.CheckControl {
 }
 
 // play runs one script within its budget.
-func (r *runner) play(ctx context.Context, j job, rule *check.Rule, round int) *history.History {
+func (r *runner) play(ctx context.Context, j *job, rule *check.Rule, round int) *history.History {
 	budget := checkBudget
-	if rule.Heavy || rule.Slow {
+	if rule.Heavy || rule.Slow || j.again {
 		budget = heavyBudget
 	}
 	ctx, cancel := context.WithTimeout(ctx, budget)
@@ -433,7 +267,7 @@ func (r *runner) play(ctx context.Context, j job, rule *check.Rule, round int) *
 	rule.Script(s)
 	env := r.environment()
 	if j.again {
-		env.Timeout *= lateFactor
+		env.Timeout *= lateFactor // and Long stays: it is long enough
 	}
 	if j.own {
 		own, err := r.cfg.Own(ctx)
@@ -450,8 +284,7 @@ func (r *runner) play(ctx context.Context, j job, rule *check.Rule, round int) *
 }
 
 // invariants judges the invariants on a history of a row.
-func (r *runner) invariants(ctx context.Context, j job, h *history.History) {
-	found := check.Invariants(h)
+func (r *runner) invariants(ctx context.Context, j *job, h *history.History, found map[*check.Rule]check.Verdict) {
 	r.mu.Lock()
 	rows := map[*check.Rule]*result.CheckRow{}
 	for rule := range found {
@@ -480,7 +313,7 @@ func (r *runner) invariants(ctx context.Context, j job, h *history.History) {
 			row.Findings = append(row.Findings, result.CheckFinding{Level: f.Level.String(), Text: f.Text})
 		}
 		row.Notes = append(row.Notes, "seen in "+j.rule.ID)
-		if row.Control = r.control(ctx, job{rule: rule, level: j.level, caps: j.caps}); row.Control.Outcome != result.CheckOK {
+		if row.Control = r.control(ctx, &job{rule: rule, level: j.level, caps: j.caps}); row.Control.Outcome != result.CheckOK {
 			row.Outcome, row.ViolatedLevel = result.CheckInconclusive, ""
 			row.Why = fmt.Sprintf("the control %s is not green: %s", row.Control.ID, row.Control.Why)
 		}

@@ -17,6 +17,7 @@ import (
 type Environment struct {
 	Endpoint Endpoint
 	Timeout  time.Duration // of every expectation
+	Long     time.Duration // of one that may take long; 0: check.LongFactor times as long
 	Tag      string        // unique to this run of a script: letters and digits, at most 12
 	Hook     func(ctx context.Context, name string) (Endpoint, error)
 	Memory   func() (int64, error)
@@ -398,8 +399,9 @@ func (r *run) expect(c *conn, s *check.Step) error {
 	case s.For > 0:
 		limit = s.For
 	case s.Long:
-		limit *= check.LongFactor
+		limit = r.long()
 	}
+	end := time.Now().Add(quietTimes * limit)
 	seen, gone := 0, false
 	progress := func() bool {
 		for ; seen < len(c.got) && len(left) > 0; seen++ {
@@ -415,7 +417,7 @@ func (r *run) expect(c *conn, s *check.Step) error {
 	// A connection that still gets something is late, not silent: what is due may stand behind it.
 	for wait := limit; wait > 0 && !r.await(wait, progress); {
 		wait = limit - r.silence(c)
-		if s.For > 0 || s.Long || r.ctx.Err() != nil {
+		if s.Long || r.ctx.Err() != nil || time.Now().After(end) {
 			break
 		}
 	}
@@ -432,10 +434,18 @@ func (r *run) expect(c *conn, s *check.Step) error {
 	return &stepError{s.Setup, text}
 }
 
+// long is how long is waited for what may take long.
+func (r *run) long() time.Duration {
+	if r.env.Long > 0 {
+		return r.env.Long
+	}
+	return check.LongFactor * r.timeout
+}
+
 // gather waits until a client has got everything, on whichever of its connections.
 func (r *run) gather(s *check.Step) {
 	left := s.Wants
-	r.await(check.LongFactor*r.timeout, func() bool {
+	r.await(r.long(), func() bool {
 		for len(left) > 0 && r.seen[s.Conn][left[0].Body] {
 			left = left[1:]
 		}
@@ -471,7 +481,7 @@ func (r *run) expectClose(c *conn, s *check.Step) error {
 	return &stepError{s.Setup, fmt.Sprintf("%s: the broker did not close the connection within %v", c.name, limit)}
 }
 
-// quietTimes bounds the waiting for a quiet of d: a broker that never stops sending is not waited for.
+// quietTimes bounds the waiting for a silence of d: a broker that never stops sending is not waited for.
 const quietTimes = 20
 
 func (r *run) quiet(d time.Duration) {
