@@ -31,11 +31,14 @@ func newCells(plan *Plan, pass *Pass) *cells {
 // cell is a result.Cell with what cannot be summed once it is in there.
 type cell struct {
 	result.Cell
-	ackService, receive, release, fence *hdrhistogram.Histogram
+	ackService, receive, release, fence, ackResponse, endToEnd *hdrhistogram.Histogram
 
 	inFlightSeconds float64 // integral of the mean in-flight over the measured time
 	cpuUnknown      bool    // a run lacks it, so the sum would be a part
 	ownCPUUnknown   bool
+	deliveries      int64
+	receiving       time.Duration // that they took
+	longest         time.Duration // run so far, of which the slope is
 }
 
 func (c *cells) cell(step *Step) *cell {
@@ -50,6 +53,7 @@ func (c *cells) cell(step *Step) *cell {
 			Connections: key.point.Connections,
 			Payload:     key.point.Payload,
 			Control:     key.control,
+			RatePerS:    float64(key.point.Rate),
 		}}
 	}
 	return c.byKey[key]
@@ -73,8 +77,12 @@ func (c *cells) add(step *Step, m *measurement) {
 	}
 	cell.inFlightSeconds += s.InFlightMean * seconds
 	addOrder(&cell.Order, &s.Order)
-	cell.addUsage(m.nodes)
+	cell.ackResponse = merge(cell.ackResponse, s.AckResponse)
+	cell.Late += s.Late
+	cell.Missed += s.Missed
 	cell.GeneratorCPU = sum(cell.GeneratorCPU, s.CPUSeconds, &cell.ownCPUUnknown)
+	cell.addUsage(m.usage)
+	cell.addReception(m.reception)
 
 	latency := s.AckService
 	if latency == nil {
@@ -91,29 +99,29 @@ func (c *cells) add(step *Step, m *measurement) {
 	})
 }
 
-func (c *cell) addUsage(nodes []result.Node) {
-	var all *float64
-	unknown := len(nodes) == 0
-	for i, n := range nodes {
-		all = sum(all, n.CPUSeconds, &unknown)
-		if n.RSSPeak != nil && (c.RSSPeak == nil || *n.RSSPeak > *c.RSSPeak) {
-			c.RSSPeak = n.RSSPeak
-		}
-		if i == len(c.Nodes) {
-			c.Nodes = append(c.Nodes, n)
-			continue
-		}
-		missing := c.Nodes[i].CPUSeconds == nil
-		c.Nodes[i].CPUSeconds = sum(c.Nodes[i].CPUSeconds, n.CPUSeconds, &missing)
-		c.Nodes[i].RSSPeak = n.RSSPeak
+// addReception counts what the subscribers of one run got.
+func (c *cell) addReception(r *reception) {
+	if r == nil {
+		return
 	}
-	c.CPUSeconds = sum(c.CPUSeconds, all, &c.cpuUnknown)
+	c.Subscribers = r.subscribers
+	c.deliveries += r.deliveries
+	c.receiving += r.took
+	c.endToEnd = merge(c.endToEnd, r.endToEnd)
+	c.addLedger(&r.ledger)
+}
+
+func (c *cell) addLedger(l *result.Ledger) {
+	if c.Ledger == nil {
+		c.Ledger = &result.Ledger{}
+	}
+	c.Ledger.Add(l)
 }
 
 // verified adds what the verification of the cell found. Acknowledgements are checked there like anywhere.
 func (c *cells) verified(step *Step, ledger *result.Ledger, order *result.Order) {
 	cell := c.cell(step)
-	cell.Ledger = ledger
+	cell.addLedger(ledger)
 	addOrder(&cell.Order, order)
 }
 
@@ -131,7 +139,15 @@ func (c *cells) result(key cellKey) *result.Cell {
 		Receive:    distribution(cell.receive),
 		Release:    distribution(cell.release),
 		Fence:      distribution(cell.fence),
+
+		AckResponse: distribution(cell.ackResponse),
+		EndToEnd:    distribution(cell.endToEnd),
 	}
+	if cell.receiving > 0 {
+		rate := perSecond(cell.deliveries, cell.receiving)
+		res.DeliveredPerS = &rate
+	}
+	cell.derive(&res)
 	if seconds := time.Duration(res.DurationNS).Seconds(); seconds > 0 {
 		res.InFlight.AchievedMean = cell.inFlightSeconds / seconds
 	}

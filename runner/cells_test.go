@@ -74,7 +74,17 @@ func TestCellsMergeRuns(t *testing.T) {
 				Order:        result.Order{Checked: 10, Violations: 1, ByType: map[string]int64{"PUBACK": 1}, First: "first"},
 				CPUSeconds:   ptr(0.25),
 			},
-			nodes: []result.Node{{Name: "n1", RSSPeak: ptr(rss), CPUSeconds: cpu}, {Name: "n2", RSSPeak: ptr(rss / 2), CPUSeconds: ptr(1.0)}},
+			usage: &usage{
+				nodes: []result.Node{
+					{Name: "n1", RSSPeak: ptr(rss), CPUSeconds: cpu, Threads: ptr(int64(5)), DiskBytes: ptr(int64(100))},
+					{Name: "n2", RSSPeak: ptr(rss / 2), CPUSeconds: ptr(1.0), Threads: ptr(rss), DiskBytes: ptr(int64(1))},
+				},
+				generator: result.Node{Name: "generator", RSSPeak: ptr(int64(9)), CPUSeconds: ptr(0.5)}, growth: ptr(rss), queuedPeak: 10 * rss,
+			},
+			reception: &reception{
+				subscribers: 2, deliveries: 2 * int64(messages), took: 2 * time.Second, endToEnd: histogram(messages, time.Second),
+				ledger: result.Ledger{Published: int64(messages), Delivered: 2 * int64(messages), Subscribers: 2, Lost: 1},
+			},
 		}
 	}
 	cells.add(&step, run(1_000, 1, 10, 100, ptr(2.0)))
@@ -96,14 +106,22 @@ func TestCellsMergeRuns(t *testing.T) {
 		RSSPeak:    ptr(int64(300)),
 		CPUSeconds: ptr(7.0),
 		Nodes: []result.Node{
-			{Name: "n1", RSSPeak: ptr(int64(300)), CPUSeconds: ptr(5.0)},
-			{Name: "n2", RSSPeak: ptr(int64(150)), CPUSeconds: ptr(2.0)},
+			{Name: "n1", RSSPeak: ptr(int64(300)), CPUSeconds: ptr(5.0), Threads: ptr(int64(5)), DiskBytes: ptr(int64(200))},
+			{Name: "n2", RSSPeak: ptr(int64(150)), CPUSeconds: ptr(2.0), Threads: ptr(int64(300)), DiskBytes: ptr(int64(2))},
 		},
+		DiskBytesWritten: ptr(int64(202)), Threads: ptr(int64(305)),
+		Generator: &result.Node{Name: "generator", RSSPeak: ptr(int64(9)), CPUSeconds: ptr(1.0)}, GeneratorRSSPeak: ptr(int64(9)),
+		CPUPer1000: ptr(1.4), RSSGrowth: ptr(int64(300)), QueuedPeak: 3_000, BytesPerQueued: ptr(0.1),
+		Subscribers: 2, DeliveredPerS: ptr(2_500.0),
+		Ledger:       &result.Ledger{Published: 5_000, Delivered: 10_000, Subscribers: 2, Lost: 2},
 		GeneratorCPU: ptr(0.5),
 		Order:        result.Order{Checked: 20, Violations: 2, ByType: map[string]int64{"PUBACK": 2}, First: "first"},
 	}
 	if p99 := got.Latency.AckService.P99; p99 == nil || math.Abs(float64(*p99)/1e7-1) > 0.01 {
 		t.Errorf("p99 %v, want 10 ms", p99)
+	}
+	if got.Latency.EndToEnd == nil || got.Latency.EndToEnd.Count != 5_000 || got.Latency.AckResponse != nil {
+		t.Errorf("latencies %+v", got.Latency)
 	}
 	if len(got.Blocks) != 2 || got.Blocks[1].Position != 4 || got.Blocks[1].ThroughputPerS != 4_000.0/3 || got.Blocks[0].P99 == nil {
 		t.Errorf("blocks %+v", got.Blocks)
@@ -122,9 +140,9 @@ func TestCellsMergeRuns(t *testing.T) {
 
 func TestUsageThatIsUnknownStaysAbsent(t *testing.T) {
 	var c cell
-	c.addUsage([]result.Node{{Name: "n1", CPUSeconds: ptr(1.0)}})
-	c.addUsage([]result.Node{{Name: "n1"}})
-	c.addUsage([]result.Node{{Name: "n1", CPUSeconds: ptr(1.0)}})
+	c.addUsage(&usage{nodes: []result.Node{{Name: "n1", CPUSeconds: ptr(1.0)}}})
+	c.addUsage(&usage{nodes: []result.Node{{Name: "n1"}}})
+	c.addUsage(&usage{nodes: []result.Node{{Name: "n1", CPUSeconds: ptr(1.0)}}})
 	if c.CPUSeconds != nil || c.Nodes[0].CPUSeconds != nil {
 		t.Errorf("a sum with an unknown part: %v, %v", c.CPUSeconds, c.Nodes[0].CPUSeconds)
 	}
@@ -135,6 +153,26 @@ func TestUsageThatIsUnknownStaysAbsent(t *testing.T) {
 	want := []result.Node{{Name: "n1", CPUSeconds: ptr(0.5), RSSPeak: ptr(int64(7))}, {Name: "n2"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
+	}
+}
+
+func TestTimeLineIsBounded(t *testing.T) {
+	var c cell
+	line := func(n int, from time.Duration) (samples []result.Sample) {
+		for i := range n {
+			at := from + time.Duration(i)*pulseEvery
+			samples = append(samples, result.Sample{AtNS: int64(at), RSS: ptr(int64(at / time.Millisecond)), Published: int64(i)})
+		}
+		return samples
+	}
+	c.addSamples(line(50, 0))
+	c.addSamples(line(100, time.Minute))
+	c.addSamples(line(9, 2*time.Minute))
+	if n := len(c.Samples); n > maxSamples || n < maxSamples/2 || c.Samples[n-1].Published != 8 {
+		t.Errorf("%d samples, the last %+v", n, c.Samples[n-1])
+	}
+	if c.longest != 99*pulseEvery || c.RSSSlope == nil || math.Abs(*c.RSSSlope-1000) > 1e-6 {
+		t.Errorf("slope %v of %v, want 1000 bytes/s of the longest run", c.RSSSlope, c.longest)
 	}
 }
 

@@ -52,6 +52,9 @@ func (c *cells) saveHistograms(dir string, started time.Time) error {
 // logName tells the cell from others of the run, for people. Names of arms are fit for a file's.
 func (c *cell) logName() string {
 	name := fmt.Sprintf("pass%d-%s-qos%d-window%d-connections%d-payload%d", c.Pass, c.Arm, c.QoS, c.Window, c.Connections, c.Payload)
+	if c.RatePerS > 0 {
+		name += fmt.Sprintf("-rate%.0f", c.RatePerS)
+	}
 	if c.Control {
 		name += "-control"
 	}
@@ -107,5 +110,7 @@ func (c *cell) histograms() []named {
 		{"publish_to_pubrec", c.receive},
 		{"pubrel_to_pubcomp", c.release},
 		{"fence", c.fence},
+		{"ack_response", c.ackResponse},
+		{"end_to_end", c.endToEnd},
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"inflight/runner/client"
-	"inflight/runner/result"
 	"inflight/runner/target"
 )
 
@@ -16,48 +15,98 @@ type loadTimes struct{ warmup, measured time.Duration }
 
 // measurement is one client run: the client's side, and the broker's.
 type measurement struct {
-	stats   *client.Stats
-	started time.Duration // of the measured time, since the start of the run
-	nodes   []result.Node // CPU within the measured time, peak RSS so far
+	stats     *client.Stats
+	started   time.Duration // of the measured time, since the start of the run
+	usage     *usage
+	reception *reception // nil without subscribers
 }
 
 // load opens the connections of a step, puts its load on the broker, and closes them.
-func (r *run) load(ctx context.Context, broker *target.Broker, step *Step, times loadTimes) (*measurement, error) {
+func (r *run) load(ctx context.Context, broker *target.Broker, step *Step, times loadTimes) (_ *measurement, err error) {
 	plan := r.clientPlan(broker.Addrs(), step, times)
+	m := &measurement{}
+	var heard *audience
+	if r.plan.Scenario.Subscribers > 0 && step.Action == Measure && !step.Control && broker.Delivers() {
+		if heard, err = r.gather(ctx, broker, &plan, step); err != nil {
+			return nil, err
+		}
+	}
+	var started time.Time
+	m.stats, m.usage, started, err = r.publishAndHear(ctx, broker, step, plan, times, heard)
+	if heard != nil {
+		if leaveErr := heard.leave(context.WithoutCancel(ctx)); err == nil {
+			err = leaveErr
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if heard != nil {
+		m.reception = heard.account(m.stats, started)
+	}
+	if !step.Control && step.Point.Rate == 0 {
+		r.turns.note(step.Arm, step.Point, m.stats.Acknowledged, m.stats.LastAck.Sub(started))
+	}
+	m.started = started.Sub(r.started) + times.warmup
+	return m, nil
+}
+
+// publishAndHear puts the load on the broker, watches what it costs, and waits until the subscribers have all of it.
+func (r *run) publishAndHear(ctx context.Context, broker *target.Broker, step *Step, plan client.Plan, times loadTimes, heard *audience) (
+	stats *client.Stats, used *usage, started time.Time, err error,
+) {
 	population, err := client.Open(ctx, plan)
 	if err != nil {
-		return nil, err
+		return nil, nil, time.Time{}, err
 	}
-	usage := sampleUsage(ctx, broker, times)
-	started := time.Now()
-	stats, err := runAndClose(ctx, &plan, population)
-	nodes := usage()
-	if err != nil {
-		return nil, err
+	var count func() loadCounts
+	if step.Action == Measure && !step.Control {
+		count = func() (n loadCounts) {
+			n.published = population.Published()
+			if heard != nil {
+				n.delivered, n.queued = heard.counts(n.published)
+			}
+			return n
+		}
 	}
-	if !step.Control {
-		r.turns.note(step.Arm, step.Point, stats.Acknowledged, stats.LastAck.Sub(started))
+	watch := watchUsage(ctx, broker, times, heard != nil, r.started, count)
+	if heard != nil {
+		heard.begin(times.warmup)
 	}
-	return &measurement{stats: stats, started: started.Sub(r.started) + times.warmup, nodes: nodes}, nil
+	started = time.Now()
+	stats, err = population.Run(ctx)
+	ended := time.Now()
+	if err == nil && heard != nil {
+		err = heard.await(ctx, stats)
+	}
+	used = watch.stop()
+	return stats, used, started, closeAfterRun(&plan, population, stats, ended, err)
 }
 
 // runAndClose runs a population once. It is an error if the broker left acknowledgements out.
 func runAndClose(ctx context.Context, plan *client.Plan, population *client.Population) (*client.Stats, error) {
 	stats, err := population.Run(ctx)
-	ended := time.Now()
+	if err := closeAfterRun(plan, population, stats, time.Now(), err); err != nil {
+		return nil, err
+	}
+	return stats, nil
+}
+
+// closeAfterRun closes the connections of a run that ended with err at that time, and says what is wrong with it.
+func closeAfterRun(plan *client.Plan, population *client.Population, stats *client.Stats, ended time.Time, err error) error {
 	closeErr := population.Close()
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case closeErr != nil:
-		return nil, fmt.Errorf("close the connections after the run: %w", closeErr)
+		return fmt.Errorf("close the connections after the run: %w", closeErr)
 	case stats.Acknowledged < stats.Published && ended.Sub(stats.LastAck) >= plan.Drain/2:
 		// With acknowledgements still coming when the drain ended, the window is merely larger than what a serialised
 		// broker works off in that time.
-		return nil, fmt.Errorf("%d of %d messages were not acknowledged within %v of the end of the run",
+		return fmt.Errorf("%d of %d messages were not acknowledged within %v of the end of the run",
 			stats.Published-stats.Acknowledged, stats.Published, plan.Drain)
 	}
-	return stats, nil
+	return nil
 }
 
 // clientPlan is the plan of a run of this step; topics and clients are new in every run.
@@ -75,43 +124,16 @@ func (r *run) clientPlan(addrs []string, step *Step, times loadTimes) client.Pla
 		Warmup:      times.warmup,
 		Duration:    times.measured,
 		Drain:       r.plan.Scenario.Drain,
+		Topics:      r.plan.Scenario.Topics,
 	}
-	if step.Control {
+	switch {
+	case step.Control:
 		plan.QoS, plan.Window = 0, ControlWindow
+	case step.Action == Measure:
+		plan.Rate = float64(step.Point.Rate)
+		if times.measured == 0 {
+			plan.MaxMessages = int64(r.plan.Scenario.Messages)
+		}
 	}
 	return plan
-}
-
-// sampleUsage reads what the nodes have used at the start and at the end of the measured time, beside the run that is
-// about to start. The returned function must be called once the run is over; a run that ended early is read at its end.
-func sampleUsage(ctx context.Context, broker *target.Broker, times loadTimes) func() []result.Node {
-	ctx, cancel := context.WithCancel(ctx)
-	nodes := make(chan []result.Node, 1)
-	go func() {
-		if sleep(ctx, times.warmup) != nil {
-			nodes <- nil
-			return
-		}
-		before := broker.Usage()
-		_ = sleep(ctx, times.measured)
-		nodes <- usedSince(before, broker.Usage())
-	}()
-	return func() []result.Node {
-		cancel()
-		return <-nodes
-	}
-}
-
-// usedSince is the difference of two readings. What either cannot tell is absent.
-func usedSince(before, after []target.Usage) []result.Node {
-	var nodes []result.Node
-	for i, u := range after {
-		node := result.Node{Name: u.Name, RSSPeak: u.RSSPeak}
-		if u.CPUSeconds != nil && i < len(before) && before[i].Name == u.Name && before[i].CPUSeconds != nil {
-			used := *u.CPUSeconds - *before[i].CPUSeconds
-			node.CPUSeconds = &used
-		}
-		nodes = append(nodes, node)
-	}
-	return nodes
 }

@@ -160,9 +160,8 @@ func (r *run) step(ctx context.Context, pass *Pass, step *Step, brokers []*targe
 			return err
 		}
 	case Measure:
-		times := loadTimes{warmup: r.plan.Scenario.Warmup, measured: r.plan.Scenario.Control}
-		if !step.Control {
-			times.measured = r.plan.Scenario.Duration
+		times := r.plan.times(step)
+		if !step.Control && times.measured > 0 && step.Point.Rate == 0 {
 			times = r.turns.fit(step.Arm, step.Point, times)
 		}
 		m, err := r.load(ctx, broker, step, times)
@@ -219,6 +218,9 @@ func (r *run) explain(ctx context.Context, pass *Pass, step *Step, brokers []*ta
 	}
 	if len(r.plan.Scenario.Payloads) > 1 {
 		what += fmt.Sprintf(", %d bytes", s.Payload)
+	}
+	if s.Rate > 0 {
+		what += fmt.Sprintf(", %d/s", s.Rate)
 	}
 	switch {
 	case step.Action == Settle:

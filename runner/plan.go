@@ -51,12 +51,12 @@ type Step struct {
 func (s *Step) key() cellKey {
 	key := cellKey{arm: s.Arm, control: s.Control, point: s.Point}
 	if s.Control {
-		key.point.QoS = 0
+		key.point.QoS, key.point.Rate = 0, 0
 	}
 	return key
 }
 
-// cellKey tells the cells of one pass apart. A control cell is shared by the points that differ in QoS alone.
+// cellKey tells the cells of one pass apart. A control cell is shared by the points that differ in QoS and rate alone.
 type cellKey struct {
 	arm     int
 	control bool
@@ -176,7 +176,7 @@ func armOrder(arms int, reversed bool) []int {
 func sharedControl(points []scenarios.Point, index int) (rank, sharing int) {
 	label := points[index]
 	for i, p := range points {
-		p.QoS = label.QoS
+		p.QoS, p.Rate = label.QoS, label.Rate
 		if p != label {
 			continue
 		}
@@ -224,7 +224,30 @@ func (p *Plan) Estimate(s *Step) time.Duration {
 	case s.Control:
 		return p.Scenario.Warmup + p.Scenario.Control + estimateRun
 	}
-	return p.Scenario.Warmup + p.Scenario.Duration + estimateRun
+	times := p.times(s)
+	if p.Scenario.Messages == 0 {
+		return times.warmup + times.measured + estimateRun
+	}
+	rate := float64(guessedRate)
+	if s.Point.Rate > 0 {
+		rate = min(rate, float64(s.Point.Rate))
+	}
+	publishing := time.Duration(float64(p.Scenario.Messages) / rate * float64(time.Second))
+	return max(publishing, time.Duration(p.Scenario.Messages)*p.Scenario.SubscriberDelay) + estimateRun
+}
+
+// guessedRate is how many messages per second a broker may take, where a run lasts as long as its messages do.
+const guessedRate = 30_000
+
+// times are those of a measured run or of its control.
+func (p *Plan) times(s *Step) loadTimes {
+	switch {
+	case s.Control:
+		return loadTimes{warmup: p.Scenario.Warmup, measured: p.Scenario.Control}
+	case p.Scenario.Messages > 0:
+		return loadTimes{} // a warm-up would publish some of them
+	}
+	return loadTimes{warmup: p.Scenario.Warmup, measured: p.Scenario.Duration}
 }
 
 // Duration is the time that the whole run takes, by the scenario alone: starting the brokers included, building them not.

@@ -137,7 +137,22 @@ func (r *run) describe() *result.Result {
 			VerifyNS:    int64(max(0, s.Verify)),
 			Quick:       s.Quick,
 			Gate:        s.Gate,
+
+			RunMessages:       int64(s.Messages),
+			Subscribers:       s.Subscribers,
+			SubscriberQoS:     s.SubscriberQoS,
+			SubscriberDelayNS: int64(max(0, s.SubscriberDelay)),
 		},
+	}
+	if s.Topics > 1 {
+		res.Scenario.Topics = s.Topics
+	}
+	if len(s.Rates) == 1 {
+		res.Scenario.RatePerS = float64(s.Rates[0])
+	} else {
+		for _, rate := range s.Rates {
+			res.Scenario.RatesPerS = append(res.Scenario.RatesPerS, float64(rate))
+		}
 	}
 	for _, a := range r.arms {
 		res.Arms = append(res.Arms, result.Arm{Name: a.Name, Target: a.Target})

@@ -36,16 +36,16 @@ func (r *run) verify(ctx context.Context, broker *target.Broker, step *Step) (_ 
 	plan := r.clientPlan(addrs, step, loadTimes{measured: r.plan.Scenario.Verify})
 	plan.MaxMessages = verifyMessages
 	plan.Payload = max(plan.Payload, ledger.HeaderSize)
-	plan.Ledger = ledger.New(plan.Run, plan.Connections)
+	plan.Ledger = ledger.For(plan.Run, ledger.Shape{Connections: plan.Connections, Topics: plan.Topics})
 
 	start := time.Now()
-	probes := newProbes(plan)
+	probes := newProbes(plan, 1)
 	subscriber, err := client.Subscribe(ctx, client.Options{
 		Addr:         subscriberAddr,
 		ClientID:     probes.clientID("s"),
 		CleanSession: true,
 	}, probes.filter, byte(plan.QoS), func(p *packet.Publish) {
-		if !probes.arrived(p.Topic) {
+		if !probes.arrived(0, p.Topic) {
 			plan.Ledger.Delivered(p.Payload, time.Since(start))
 		}
 	})
@@ -58,7 +58,7 @@ func (r *run) verify(ctx context.Context, broker *target.Broker, step *Step) (_ 
 			err = errors.Join(err, subscriber.Stop())
 		}
 	}()
-	if err := r.probe(ctx, plan, probes, subscriber); err != nil {
+	if err := r.probe(ctx, plan, probes, []*client.Subscriber{subscriber}); err != nil {
 		return nil, nil, err
 	}
 	stats, err := publish(ctx, plan)
@@ -93,21 +93,24 @@ func publish(ctx context.Context, plan client.Plan) (*client.Stats, error) {
 type probes struct {
 	filter string
 	name   string
-	topics []string // by publishers' address
-	seen   map[string]*atomic.Bool
+	topics []string                 // by publishers' address
+	seen   map[string][]atomic.Bool // by topic and subscriber
 }
 
-func newProbes(plan client.Plan) *probes {
-	p := &probes{seen: map[string]*atomic.Bool{}}
+func newProbes(plan client.Plan, subscribers int) *probes {
+	p := &probes{seen: map[string][]atomic.Bool{}}
 	base := plan.Topic(0)
 	base = base[:len(base)-1] // the topic of connection 0 ends in "0"
 	p.filter = base + "+"
+	if plan.Topics > 1 {
+		p.filter = base + "#"
+	}
 	p.name = plan.ClientID(0)
 	p.name = p.name[:len(p.name)-2] // and its client in "c0"
 	for i := range min(len(plan.Addrs), plan.Connections) {
 		topic := base + "probe" + strconv.Itoa(i)
 		p.topics = append(p.topics, topic)
-		p.seen[topic] = &atomic.Bool{}
+		p.seen[topic] = make([]atomic.Bool, subscribers)
 	}
 	return p
 }
@@ -115,37 +118,51 @@ func newProbes(plan client.Plan) *probes {
 // clientID is the Client Identifier of a part of this verification.
 func (p *probes) clientID(suffix string) string { return p.name + suffix }
 
-// arrived notes a delivery of a probe and reports whether it was one. It belongs to the subscriber's goroutine.
-func (p *probes) arrived(topic []byte) bool {
+// arrived notes a delivery of a probe to a subscriber and reports whether it was one. It belongs to the subscriber's
+// goroutine.
+func (p *probes) arrived(subscriber int, topic []byte) bool {
 	seen := p.seen[string(topic)]
 	if seen != nil {
-		seen.Store(true)
+		seen[subscriber].Store(true)
 	}
 	return seen != nil
 }
 
-// probe publishes to each node until the subscriber has heard from it. A SUBACK says that the subscriber's own node knows
+// heard reports whether a probe has come to every subscriber.
+func (p *probes) heard(topic string) bool {
+	seen := p.seen[topic]
+	for i := range seen {
+		if !seen[i].Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// probe publishes to each node until the subscribers have heard from it. A SUBACK says that the subscriber's own node knows
 // the subscription; the others of a cluster learn of it a little later.
-func (r *run) probe(ctx context.Context, plan client.Plan, probes *probes, subscriber *client.Subscriber) error {
+func (r *run) probe(ctx context.Context, plan client.Plan, probes *probes, subscribers []*client.Subscriber) error {
 	bound := r.plan.Scenario.Drain
 	for i, topic := range probes.topics {
 		deadline := time.Now().Add(bound)
-		for try := 0; !probes.seen[topic].Load(); try++ {
+		for !probes.heard(topic) {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("subscription not in force: no probe from %s to the subscriber came through in %v", plan.Addrs[i], bound)
 			}
 			one := plan
 			one.Addrs = plan.Addrs[i : i+1]
 			one.Connections, one.Window, one.MaxMessages = 1, 1, 1
-			one.Duration, one.Ledger = 0, nil
+			one.Duration, one.Warmup, one.Ledger, one.Topics, one.Rate = 0, 0, nil, 1, 0
 			one.Topic = func(int) string { return topic }
 			one.ClientID = func(int) string { return probes.clientID("p" + strconv.Itoa(i)) }
 			if _, err := publish(ctx, one); err != nil {
 				return fmt.Errorf("publish a probe to %s: %w", plan.Addrs[i], err)
 			}
-			for sent := time.Now(); !probes.seen[topic].Load() && time.Since(sent) < probeEvery; {
-				if err := subscriber.Err(); err != nil {
-					return fmt.Errorf("subscriber: %w", err)
+			for sent := time.Now(); !probes.heard(topic) && time.Since(sent) < probeEvery; {
+				for _, subscriber := range subscribers {
+					if err := subscriber.Err(); err != nil {
+						return fmt.Errorf("subscriber: %w", err)
+					}
 				}
 				if err := sleep(ctx, pollEvery); err != nil {
 					return err

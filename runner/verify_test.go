@@ -120,3 +120,54 @@ func TestVerificationIsCancelled(t *testing.T) {
 		t.Errorf("took %v, as if it waited for deliveries", took)
 	}
 }
+
+// TestLoadWithSubscribers: they take part in a measured run of so many messages, paced and not, and the ledger of the cell is
+// that of all of them.
+func TestLoadWithSubscribers(t *testing.T) {
+	t.Parallel()
+	b := startTestBroker(t, &testBroker{})
+	cfg := verifying(t, b.addr, 1, func(s *scenarios.Scenario) {
+		s.Verify, s.Messages, s.Subscribers, s.Connections = -1, 300, 3, []int{2}
+		s.Rates = []int{0, 3_000}
+		s.SubscriberDelay = 50 * time.Microsecond
+		s.SubscriberSession = scenarios.SessionKept
+	})
+	res, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Cells) != 2 || res.Cells[0].RatePerS != 0 || res.Cells[1].RatePerS != 3_000 {
+		t.Fatalf("%d cells, want one of each rate", len(res.Cells))
+	}
+	for _, c := range res.Cells {
+		l := c.Ledger
+		if c.Messages != 300 || l == nil || l.Published != 300 || l.Delivered != 900 || l.Subscribers != 3 || c.Incorrect() {
+			t.Errorf("rate %v: %d messages, ledger %+v", c.RatePerS, c.Messages, l)
+		}
+		if c.Subscribers != 3 || c.DeliveredPerS == nil || *c.DeliveredPerS <= 0 || c.Latency.EndToEnd == nil || c.Latency.EndToEnd.Count != 900 {
+			t.Errorf("rate %v: %d subscribers, %v/s, end to end %+v", c.RatePerS, c.Subscribers, c.DeliveredPerS, c.Latency.EndToEnd)
+		}
+		if open := c.RatePerS > 0; (c.Latency.AckResponse != nil) != open || (open && c.DurationNS < int64(90*time.Millisecond)) {
+			t.Errorf("rate %v: response %+v in %v", c.RatePerS, c.Latency.AckResponse, time.Duration(c.DurationNS))
+		}
+		if len(c.Samples) == 0 || c.Generator == nil {
+			t.Errorf("rate %v: %d samples, generator %+v", c.RatePerS, len(c.Samples), c.Generator)
+		}
+	}
+}
+
+// TestLossUnderLoadIsFound: what a subscriber of the load does not get strikes the cell out.
+func TestLossUnderLoadIsFound(t *testing.T) {
+	t.Parallel()
+	b := startTestBroker(t, &testBroker{fault: func(n int) int { return map[bool]int{true: 0, false: 1}[n == 7] }})
+	res, err := Run(t.Context(), verifying(t, b.addr, 2, func(s *scenarios.Scenario) {
+		s.Verify, s.Messages, s.Subscribers = -1, 100, 2
+		s.Drain = 200 * time.Millisecond
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := res.Cells[0]; !c.Incorrect() || c.Ledger.Lost != 1 || c.Ledger.Delivered != 199 {
+		t.Errorf("ledger %+v, want one of 200 deliveries lost", c.Ledger)
+	}
+}

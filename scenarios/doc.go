@@ -24,6 +24,13 @@
 //	replicas: 3
 //	verify: 500ms           # or off
 //	drain: 20s
+//	rate: [max, 10000]      # messages per second on a fixed schedule; max: as fast as the window allows
+//	messages: 100000        # of each run, instead of the duration
+//	topics: 1               # of each connection
+//	subscribers: 0          # during the load, each to everything
+//	subscriber-qos: same    # or 0, 1, 2
+//	subscriber-delay: off   # that each of them takes for a message
+//	subscriber-session: clean   # or kept
 //	quick: {blocks: 2, duration: 250ms}   # what --quick changes
 //	gate:                                 # rules of package scenarios/rule
 //	  - throughput >= 1x effect 20%

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ type Key struct {
 	Name string
 	List bool   // several values make a sweep
 	Span bool   // values are durations
+	Word bool   // values are words
 	Help string // one line with the unit
 }
 
@@ -91,8 +93,120 @@ func keys() []key {
 			func(s *Scenario) *int { return &s.Replicas }, 1, MaxReplicas, "a stream has at most 5 replicas"),
 		span("verify", "publishing time of a cell's exactly-once check; 0 or off: none",
 			func(s *Scenario) *time.Duration { return &s.Verify }, time.Millisecond, MaxDuration, true),
-		span("drain", "bound on waiting for the deliveries of that check",
+		span("drain", "bound on waiting for deliveries when nothing more comes",
 			func(s *Scenario) *time.Duration { return &s.Drain }, time.Millisecond, MaxDuration, false),
+		rates(),
+		single("messages", "messages of each run, for as long as it takes, instead of its duration; 0: the duration",
+			func(s *Scenario) *int { return &s.Messages }, 0, MaxMessages, "all connections of a run together"),
+		single("topics", "topics of each publishing connection, in turns",
+			func(s *Scenario) *int { return &s.Topics }, 1, MaxTopics, "each has its own order"),
+		single("subscribers", "subscribers during the load, each to everything; 0: none",
+			func(s *Scenario) *int { return &s.Subscribers }, 0, MaxSubscribers, "each is a connection of the load generator"),
+		subscriberQoS(),
+		span("subscriber-delay", "time that each of them takes for a message, acknowledging it afterwards; 0 or off: none",
+			func(s *Scenario) *time.Duration { return &s.SubscriberDelay }, time.Microsecond, MaxDelay, true),
+		choice("subscriber-session", "session of the subscribers", func(s *Scenario) *string { return &s.SubscriberSession },
+			SessionClean, SessionKept),
+	}
+}
+
+// closedLoop is how a rate is written that is none.
+const closedLoop = "max"
+
+// rates is the list of rates: whole numbers, or max for the closed loop.
+func rates() key {
+	k := intList("rate", "messages per second of a run on a fixed schedule (open loop); max: as fast as the window allows",
+		func(s *Scenario) *[]int { return &s.Rates }, 0, MaxRate, "messages per second, all connections together")
+	set := k.set
+	k.set = func(s *Scenario, i int, value string) error {
+		switch value {
+		case closedLoop:
+			value = "0"
+		case "0":
+			return errors.New("rate 0 sends nothing: write max for as fast as the window allows")
+		}
+		return set(s, i, value)
+	}
+	k.get = func(s *Scenario) string {
+		var words []string
+		for _, n := range s.Rates {
+			if n == 0 {
+				words = append(words, closedLoop)
+			} else {
+				words = append(words, strconv.Itoa(n))
+			}
+		}
+		return strings.Join(words, ",")
+	}
+	return k
+}
+
+// sameQoS is how the QoS of subscriptions is written that is that of the publications.
+const sameQoS = "same"
+
+func subscriberQoS() key {
+	k := single("subscriber-qos", "QoS of their subscriptions; same: that of the publications",
+		func(s *Scenario) *int {
+			if s.SubscriberQoS == nil {
+				s.SubscriberQoS = new(int)
+			}
+			return s.SubscriberQoS
+		}, 0, 2, "MQTT has QoS 0, 1 and 2")
+	set, check := k.set, k.check
+	k.set = func(s *Scenario, i int, value string) error {
+		if i == 0 && value == sameQoS {
+			s.SubscriberQoS = nil
+			return nil
+		}
+		s.SubscriberQoS = nil // not the one that a copy of the scenario shares
+		err := set(s, i, value)
+		if err != nil {
+			s.SubscriberQoS = nil
+		}
+		return err
+	}
+	k.get = func(s *Scenario) string {
+		if s.SubscriberQoS == nil {
+			return sameQoS
+		}
+		return strconv.Itoa(*s.SubscriberQoS)
+	}
+	k.check = func(s *Scenario) []string {
+		if s.SubscriberQoS == nil {
+			return nil
+		}
+		return check(s)
+	}
+	return k
+}
+
+// choice is one of some words; the first is the default.
+func choice(name, help string, field func(*Scenario) *string, words ...string) key {
+	problem := func(value string) string {
+		if value == "" || slices.Contains(words, value) {
+			return ""
+		}
+		return fmt.Sprintf("%s %q is none of %s%s", name, value, strings.Join(words, ", "), DidYouMean(value, words))
+	}
+	return key{
+		Key: Key{Name: name, Word: true, Help: help + ": " + strings.Join(words, " or ")},
+		set: func(s *Scenario, i int, value string) error {
+			if i > 0 {
+				return fmt.Errorf("%s takes one value, not a list", name)
+			}
+			if text := problem(value); text != "" || value == "" {
+				return errors.New(cmp.Or(text, name+" is empty"))
+			}
+			*field(s) = value
+			return nil
+		},
+		get: func(s *Scenario) string { return cmp.Or(*field(s), words[0]) },
+		check: func(s *Scenario) []string {
+			if text := problem(*field(s)); text != "" {
+				return []string{text}
+			}
+			return nil
+		},
 	}
 }
 
@@ -186,7 +300,7 @@ func single(name, help string, field func(*Scenario) *int, low, high int, why st
 func span(name, help string, field func(*Scenario) *time.Duration, low, high time.Duration, optional bool) key {
 	problem := func(d time.Duration) string {
 		switch {
-		case optional && d < 0, low <= d && d <= high:
+		case optional && d <= 0, low <= d && d <= high:
 			return ""
 		case optional:
 			return fmt.Sprintf("%s %v is out of range: %v to %v, or off", name, d, low, high)
@@ -217,7 +331,7 @@ func span(name, help string, field func(*Scenario) *time.Duration, low, high tim
 			return nil
 		},
 		get: func(s *Scenario) string {
-			if d := *field(s); d >= 0 {
+			if d := *field(s); d > 0 || !optional {
 				return d.String()
 			}
 			return "off"

@@ -18,6 +18,17 @@ const (
 	MaxDuration    = 10 * time.Minute // of one block run
 	MaxArms        = 6                // all of them run at the same time
 	MaxPoints      = 1_000            // combinations of the swept values
+	MaxRate        = 10_000_000       // messages per second
+	MaxMessages    = 100_000_000      // of one run
+	MaxTopics      = 1_000            // of one connection
+	MaxSubscribers = 1_000
+	MaxDelay       = time.Minute // of a slow subscriber, for each message
+)
+
+// Sessions of subscribers.
+const (
+	SessionClean = "clean"
+	SessionKept  = "kept"
 )
 
 // None switches off a part of the run that has a time of its own: Control or Verify.
@@ -41,9 +52,21 @@ type Scenario struct {
 	Nodes       int           // processes of a started broker, 1 or more
 	Replicas    int           // stream replicas where the broker has them
 	Verify      time.Duration // publishing time of a verification block; negative: none
-	Drain       time.Duration // bound on waiting for its deliveries
+	Drain       time.Duration // bound on waiting for deliveries
 	Quick       bool
 	Gate        []string // rules that a result is judged by, see package scenarios/rule; none: the gate's own defaults
+
+	// Rates are those of open loops, in messages per second of all connections together; 0 is a closed loop, as fast as the
+	// window allows.
+	Rates    []int
+	Messages int // published in each run, for as long as that takes, instead of Duration; 0: Duration
+	Topics   int // of each publishing connection, in turns
+
+	// Subscribers take part in the load, each of them to everything; 0: none. They have their own ledger.
+	Subscribers       int
+	SubscriberQoS     *int          // nil: that of the publications
+	SubscriberDelay   time.Duration // that each of them takes for each message; 0: none
+	SubscriberSession string        // SessionClean or SessionKept
 
 	// QuickForm is what Quicken changes, from the scenario's own quick section; nil: the general short form.
 	QuickForm []Setting
@@ -64,16 +87,20 @@ type Arm struct {
 // Point is one combination of the swept values.
 type Point struct {
 	QoS, Window, Connections, Payload int
+	Rate                              int // messages per second; 0: closed loop
 }
 
-// Points expands the sweep: QoS outermost, then connections, payload, and window innermost, each in the given order.
+// Points expands the sweep: QoS outermost, then connections, payload, rate, and window innermost, each in the given order.
+// A Scenario without rates has the closed loop alone.
 func (s *Scenario) Points() []Point {
 	var points []Point
 	for _, qos := range s.QoS {
 		for _, connections := range s.Connections {
 			for _, payload := range s.Payloads {
-				for _, window := range s.Windows {
-					points = append(points, Point{QoS: qos, Window: window, Connections: connections, Payload: payload})
+				for _, rate := range listOr(s.Rates, 0) {
+					for _, window := range s.Windows {
+						points = append(points, Point{QoS: qos, Window: window, Connections: connections, Payload: payload, Rate: rate})
+					}
 				}
 			}
 		}
@@ -99,6 +126,13 @@ func (s Scenario) WithDefaults() Scenario {
 	s.Replicas = cmp.Or(s.Replicas, min(s.Nodes, 3))
 	s.Verify = cmp.Or(s.Verify, 500*time.Millisecond)
 	s.Drain = cmp.Or(s.Drain, 20*time.Second)
+	s.Rates = listOr(s.Rates, 0)
+	s.Topics = cmp.Or(s.Topics, 1)
+	s.SubscriberSession = cmp.Or(s.SubscriberSession, SessionClean)
+	if s.SubscriberQoS != nil {
+		qos := *s.SubscriberQoS
+		s.SubscriberQoS = &qos
+	}
 	s.QuickForm = slices.Clone(s.QuickForm)
 	s.Gate = slices.Clone(s.Gate)
 	s.Arms = slices.Clone(s.Arms)

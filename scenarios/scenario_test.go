@@ -12,14 +12,14 @@ import (
 func TestPoints(t *testing.T) {
 	s := Scenario{QoS: []int{1, 2}, Windows: []int{1, 10}, Connections: []int{1}, Payloads: []int{64, 256}}
 	want := []Point{
-		{1, 1, 1, 64},
-		{1, 10, 1, 64},
-		{1, 1, 1, 256},
-		{1, 10, 1, 256},
-		{2, 1, 1, 64},
-		{2, 10, 1, 64},
-		{2, 1, 1, 256},
-		{2, 10, 1, 256},
+		{1, 1, 1, 64, 0},
+		{1, 10, 1, 64, 0},
+		{1, 1, 1, 256, 0},
+		{1, 10, 1, 256, 0},
+		{2, 1, 1, 64, 0},
+		{2, 10, 1, 64, 0},
+		{2, 1, 1, 256, 0},
+		{2, 10, 1, 256, 0},
 	}
 	if diff := cmp.Diff(want, s.Points()); diff != "" {
 		t.Error(diff)
@@ -143,7 +143,7 @@ func TestValidate(t *testing.T) {
 		{
 			"a week of load",
 			Scenario{Arms: arms, Windows: upTo(600), Payloads: []int{64, 256}},
-			[]string{"1200 combinations of qos, window, connections and payload: at most 1000"},
+			[]string{"1200 combinations of qos, window, connections, payload and rate: at most 1000"},
 		},
 		{"a quick section made in code", Scenario{Arms: arms, QuickForm: []Setting{{"blocks", []string{"0"}}}}, []string{"quick: blocks 0 is out of range"}},
 	} {

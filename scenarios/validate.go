@@ -48,14 +48,15 @@ func (s *Scenario) Validate() error {
 		add("replicas %d with nodes %d: a stream cannot have more replicas than the cluster has nodes", full.Replicas, full.Nodes)
 	}
 	// Only sensible lists are multiplied.
-	if points := len(full.QoS) * len(full.Windows) * len(full.Connections) * len(full.Payloads); valid && points > MaxPoints {
-		add("%d combinations of qos, window, connections and payload: at most %d in one run", points, MaxPoints)
+	if points := len(full.QoS) * len(full.Windows) * len(full.Connections) * len(full.Payloads) * len(full.Rates); valid && points > MaxPoints {
+		add("%d combinations of qos, window, connections, payload and rate: at most %d in one run", points, MaxPoints)
 	}
 	for _, text := range s.Gate {
 		if _, err := rule.Parse(text); err != nil {
 			add("gate: %v", err)
 		}
 	}
+	full.validateLoad(add)
 	for _, setting := range s.QuickForm {
 		var trial Scenario
 		if err := trial.Set(setting.Key, setting.Values...); err != nil {
@@ -63,6 +64,39 @@ func (s *Scenario) Validate() error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// validateLoad finds settings that say nothing together.
+func (s *Scenario) validateLoad(add func(format string, args ...any)) {
+	for _, rate := range s.Rates {
+		if rate > 0 && s.Messages == 0 && float64(rate)*s.Duration.Seconds() < 1 {
+			add("rate %d for %v: not one message in a run; a longer duration is needed", rate, s.Duration)
+		}
+	}
+	if s.Subscribers > 0 {
+		for _, qos := range s.QoS {
+			if s.SubscriberQoS != nil {
+				qos = min(qos, *s.SubscriberQoS)
+			}
+			if s.SubscriberDelay > 0 && qos == 0 {
+				add("subscriber-delay at QoS 0: there is no acknowledgement to withhold; qos and subscriber-qos must be 1 or 2")
+				break
+			}
+		}
+		return
+	}
+	for _, of := range []struct {
+		name string
+		set  bool
+	}{
+		{"subscriber-qos", s.SubscriberQoS != nil},
+		{"subscriber-delay", s.SubscriberDelay > 0},
+		{"subscriber-session", s.SubscriberSession == SessionKept},
+	} {
+		if of.set {
+			add("%s without subscribers: set subscribers to 1 or more", of.name)
+		}
+	}
 }
 
 // checkName keeps names fit for a column heading and for a part of a file name.

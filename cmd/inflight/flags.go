@@ -100,6 +100,8 @@ func (f *settingFlag) Type() string {
 		return "N,..."
 	case f.key.Span:
 		return "TIME"
+	case f.key.Word:
+		return "WORD"
 	}
 	return "N"
 }

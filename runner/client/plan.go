@@ -16,7 +16,13 @@ import (
 const (
 	MaxConnections = 10_000
 	MaxPayload     = 1 << 20 // bytes
+	MaxTopics      = 1_000
+	MaxRate        = 10_000_000
 )
+
+// LateAfter is how far behind its instant a message of an open loop must be written to count as late. A process that sleeps
+// is woken up to a millisecond after its time.
+const LateAfter = 2 * time.Millisecond
 
 // Defaults of a Plan, used where its field is zero.
 const (
@@ -33,6 +39,7 @@ type Plan struct {
 	Payload     int      // bytes; with a Ledger at least ledger.HeaderSize
 
 	Topic    func(conn int) string // nil: inflight/RUN/CONN
+	Topics   int                   // of each connection, taken in turns: Topic with /0, /1, ... behind it; 0 or 1: Topic itself
 	ClientID func(conn int) string // nil: inflight-RUN-CONN
 	Run      uint64                // tells this population's messages from all others
 	Username string                // "" for none
@@ -41,7 +48,15 @@ type Plan struct {
 	Warmup      time.Duration // load before the measured time, not counted
 	Duration    time.Duration // measured time; 0 only with MaxMessages: until they are all acknowledged
 	MaxMessages int64         // published in each Run, all connections together; 0: no bound
-	Drain       time.Duration // bound on waiting for outstanding acknowledgements after the end; 0: 10 s, negative: no wait
+
+	// Rate makes the loop open: so many messages per second, all connections together, on a schedule that is fixed when a Run
+	// begins and does not wait for the broker. The Window bounds what is outstanding: a message whose instant has come
+	// waits for a place, and its wait counts. 0: closed loop, as fast as the window allows.
+	Rate float64
+
+	Epoch time.Time // of the times in the payloads, with a Ledger and a Payload of ledger.TimedSize; zero: when Open begins
+
+	Drain time.Duration // bound on waiting for outstanding acknowledgements after the end; 0: 10 s, negative: no wait
 
 	StallTimeout time.Duration // nothing at all arriving for so long with exchanges outstanding fails the Run; 0: 30 s
 	DialTimeout  time.Duration // of one connection, CONNACK included; 0: 10 s
@@ -58,6 +73,12 @@ type Stats struct {
 	Receive    *hdrhistogram.Histogram // QoS 2: PUBLISH -> PUBREC
 	Release    *hdrhistogram.Histogram // QoS 2: PUBREL -> PUBCOMP
 	Fence      *hdrhistogram.Histogram // QoS 0: PINGREQ behind a batch -> PINGRESP
+
+	// AckResponse, of an open loop at QoS 1 and 2, is from the instant at which the schedule wanted a message written until its
+	// PUBACK or PUBCOMP was read, of every message whose instant is in the measured time. Late are those messages that were
+	// written more than LateAfter behind their instant, Missed those that were not written by the end of the measured time.
+	AckResponse  *hdrhistogram.Histogram
+	Late, Missed int64
 
 	InFlightMean float64 // mean exchanges outstanding per connection over the measured time
 	Order        result.Order
@@ -81,6 +102,10 @@ func (p Plan) withDefaults() Plan {
 	if p.Drain == 0 {
 		p.Drain = DefaultDrain
 	}
+	if p.Epoch.IsZero() {
+		p.Epoch = time.Now()
+	}
+	p.Topics = max(p.Topics, 1)
 	if p.StallTimeout <= 0 {
 		p.StallTimeout = DefaultStallTimeout
 	}
@@ -105,6 +130,8 @@ func (p *Plan) Validate() error {
 		p.Payload, ledger.HeaderSize)
 	bad(p.Ledger != nil && p.Ledger.Connections() < p.Connections, "a ledger of fewer than %d connections", p.Connections)
 	bad(p.Warmup < 0 || p.Duration < 0 || p.MaxMessages < 0, "warm-up, duration or number of messages below 0")
+	bad(p.Topics > MaxTopics, "%d topics of each connection: at most %d", p.Topics, MaxTopics)
+	bad(!(p.Rate >= 0) || p.Rate > MaxRate, "a rate of %v messages per second: must be 0 to %d", p.Rate, MaxRate)
 	bad(p.Duration == 0 && p.MaxMessages == 0, "neither a duration nor a number of messages")
 	if len(problems) > 0 {
 		return fmt.Errorf("load: %w", errors.Join(problems...))

@@ -20,10 +20,11 @@ const maxDials = 16
 
 // Population is a set of open publishing connections. It belongs to one goroutine.
 type Population struct {
-	plan  Plan
-	epoch time.Time
-	pubs  []*publisher
-	recs  []*recorder
+	plan    Plan
+	epoch   time.Time
+	payload []byte // of every message, where it is not stamped
+	pubs    []*publisher
+	recs    []*recorder
 }
 
 // Open checks the plan and dials every connection. On an error none stays open.
@@ -32,7 +33,10 @@ func Open(ctx context.Context, plan Plan) (*Population, error) {
 	if err := plan.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Population{plan: plan, epoch: time.Now(), pubs: make([]*publisher, plan.Connections)}
+	p := &Population{plan: plan, epoch: plan.Epoch, payload: make([]byte, plan.Payload), pubs: make([]*publisher, plan.Connections)}
+	for i := range p.payload {
+		p.payload[i] = byte('a' + i%26)
+	}
 	for range min(plan.Connections, 4*runtime.GOMAXPROCS(0)) {
 		p.recs = append(p.recs, &recorder{})
 	}
@@ -63,7 +67,7 @@ func (p *Population) open(ctx context.Context, i int) error {
 	if err != nil {
 		return fmt.Errorf("connection %d of %d: %w", i+1, len(p.pubs), err)
 	}
-	pub, err := newPublisher(conn, p.epoch, &p.plan, i, p.recs[i%len(p.recs)])
+	pub, err := newPublisher(conn, p.epoch, &p.plan, i, p.payload, p.recs[i%len(p.recs)])
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -77,9 +81,10 @@ func (p *Population) open(ctx context.Context, i int) error {
 // tell.
 func (p *Population) Run(ctx context.Context) (*Stats, error) {
 	for _, rec := range p.recs {
-		rec.latencies = newLatencies(p.plan.QoS)
+		rec.latencies = newLatencies(&p.plan)
 	}
-	s := schedule{from: time.Since(p.epoch) + p.plan.Warmup, drain: max(p.plan.Drain, 0), stall: p.plan.StallTimeout}
+	start := time.Since(p.epoch)
+	s := schedule{start: start, from: start + p.plan.Warmup, drain: max(p.plan.Drain, 0), stall: p.plan.StallTimeout}
 	s.to = load.Forever
 	if p.plan.Duration > 0 {
 		s.to = s.from + p.plan.Duration
@@ -135,8 +140,21 @@ func (p *Population) runAll(ctx context.Context, s schedule, all []counts) error
 	return first
 }
 
-// share is the schedule of connection i: MaxMessages are split evenly, the first ones take the rest.
+// Published is the number of messages written so far, in all Runs; it may be called from any goroutine.
+func (p *Population) Published() (n int64) {
+	for _, pub := range p.pubs {
+		n += pub.written.Load()
+	}
+	return n
+}
+
+// share is the schedule of connection i: MaxMessages are split evenly, the first ones take the rest; the connections take
+// turns in the schedule of an open loop.
 func (p *Population) share(s schedule, i int) schedule {
+	if p.plan.Rate > 0 {
+		s.step = float64(len(p.pubs)) * float64(time.Second) / p.plan.Rate
+		s.start += time.Duration(float64(i) * float64(time.Second) / p.plan.Rate)
+	}
 	s.quota = -1
 	if p.plan.MaxMessages > 0 {
 		n := int64(len(p.pubs))
@@ -156,6 +174,8 @@ func (p *Population) sum(s schedule, all []counts, err error) *Stats {
 		stats.Messages += c.messages
 		stats.Published += c.published
 		stats.Acknowledged += c.acknowledged
+		stats.Late += c.late
+		stats.Missed += c.missed
 		stats.InFlightMean += c.inFlight / float64(len(all))
 		addOrder(&stats.Order, &c.order)
 		lastAck = max(lastAck, c.lastAck)
@@ -169,11 +189,12 @@ func (p *Population) sum(s schedule, all []counts, err error) *Stats {
 		end = lastAck // all messages were published: the time afterwards is not part of the measurement
 	}
 	stats.Duration = max(0, min(end, s.to)-s.from)
-	l := newLatencies(p.plan.QoS)
+	l := newLatencies(&p.plan)
 	for _, rec := range p.recs {
 		l.merge(&rec.latencies)
 	}
 	stats.AckService, stats.Receive, stats.Release, stats.Fence = l.ack, l.receive, l.release, l.fence
+	stats.AckResponse = l.response
 	return stats
 }
 

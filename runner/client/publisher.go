@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"inflight/broker/packet"
@@ -14,10 +17,23 @@ import (
 
 // schedule is when one Run does what, on the clock of the population.
 type schedule struct {
+	start    time.Duration // of an open loop: the instant of its first message
+	step     float64       // of an open loop: nanoseconds between its messages; 0: closed loop
 	from, to time.Duration // the measured time
 	drain    time.Duration // bound on waiting after the last PUBLISH
 	stall    time.Duration
 	quota    int64 // messages of this connection; below 0: no bound
+}
+
+// instant is when message number n of this Run, from 0, is to be written.
+func (s *schedule) instant(n int64) time.Duration { return s.start + time.Duration(float64(n)*s.step) }
+
+// due is how many messages are to be written by now.
+func (s *schedule) due(now time.Duration) int64 {
+	if now < s.start {
+		return 0
+	}
+	return int64(float64(now-s.start)/s.step) + 1
 }
 
 // counts are what one connection did in one Run.
@@ -26,6 +42,7 @@ type counts struct {
 	published, acknowledged int64
 	lastAck                 time.Duration // 0: none
 	early                   bool          // publishing ended before the measured time did
+	late, missed            int64
 	end                     time.Duration // when the loop ended
 	inFlight                float64
 	order                   load.Order
@@ -38,20 +55,24 @@ type publisher struct {
 	fences *load.Fences
 	book   *ledger.Book // nil: payloads are not stamped
 
-	template  []byte // a PUBLISH; every message is a copy
-	idAt      int    // of the Packet Identifier in it
-	payloadAt int
+	headers [][]byte // by topic: a PUBLISH up to its payload, which ends with the Packet Identifier above QoS 0
+	payload []byte   // shared with other connections
+	timed   bool     // payloads have a time in their stamp
+	made    time.Duration
 
-	rec                          *recorder
-	ack, receive, release, fence tally
+	rec                                    *recorder
+	ack, receive, release, fence, response tally
 
 	sched     schedule
+	base      int64 // sequence number of the first message of this Run
+	stamped   int64 // messages of this Run that were written, or are being
 	c         counts
-	measuring bool // the batch being handled was read within the measured time
+	written   atomic.Int64 // messages of all Runs
+	measuring bool         // the batch being handled was read within the measured time
 }
 
-func newPublisher(conn *Conn, epoch time.Time, plan *Plan, number int, rec *recorder) (*publisher, error) {
-	p := &publisher{loop: loop{conn: conn, epoch: epoch}, rec: rec}
+func newPublisher(conn *Conn, epoch time.Time, plan *Plan, number int, payload []byte, rec *recorder) (*publisher, error) {
+	p := &publisher{loop: loop{conn: conn, epoch: epoch}, payload: payload, rec: rec}
 	var err error
 	if plan.QoS == 0 {
 		p.fences, err = load.NewFences(plan.Window)
@@ -61,18 +82,20 @@ func newPublisher(conn *Conn, epoch time.Time, plan *Plan, number int, rec *reco
 	if err != nil {
 		return nil, err
 	}
-	payload := make([]byte, plan.Payload)
-	for i := range payload {
-		payload[i] = byte('a' + i%26)
+	longest := 0
+	for i := range plan.Topics {
+		topic := plan.Topic(number)
+		if plan.Topics > 1 {
+			topic += "/" + strconv.Itoa(i)
+		}
+		b := packet.AppendPublish(nil, &packet.Publish{Topic: []byte(topic), Payload: payload, ID: 1, QoS: byte(plan.QoS)})
+		longest = max(longest, len(b))
+		p.headers = append(p.headers, slices.Clone(b[:len(b)-len(payload)]))
 	}
-	p.template = packet.AppendPublish(nil, &packet.Publish{
-		Topic: []byte(plan.Topic(number)), Payload: payload, ID: 1, QoS: byte(plan.QoS),
-	})
-	p.payloadAt = len(p.template) - plan.Payload
-	p.idAt = p.payloadAt - 2
-	p.out = make([]byte, 0, maxWrite+len(p.template)+8)
+	p.out = make([]byte, 0, maxWrite+longest+8)
 	if plan.Ledger != nil {
 		p.book = plan.Ledger.Book(number)
+		p.timed = len(payload) >= ledger.TimedSize
 	}
 	return p, nil
 }
@@ -94,11 +117,14 @@ func (p *publisher) run(s schedule) (counts, error) {
 
 func (p *publisher) begin(s schedule) {
 	p.armed = 0
-	p.sched, p.c = s, counts{}
+	p.sched, p.c, p.stamped = s, counts{}, 0
 	p.ack.h, p.receive.h, p.release.h, p.fence.h = p.rec.ack, p.rec.receive, p.rec.release, p.rec.fence
+	p.response.h = p.rec.response
 	if p.window != nil {
+		p.base = p.window.Published()
 		p.window.Measure(s.from, s.to)
 	} else {
+		p.base = p.fences.Published()
 		p.fences.Measure(s.from, s.to)
 	}
 }
@@ -120,9 +146,10 @@ func (p *publisher) loopUntilDone() error {
 		if stopped < 0 && (now >= p.sched.to || p.left() == 0) {
 			stopped = now
 			p.c.early = now < p.sched.to
+			p.c.missed = p.missed(now)
 		}
 		if !p.pending() {
-			more = p.fill(stopped >= 0)
+			more = p.fill(now, stopped >= 0)
 			if p.pending() {
 				now = p.now()
 				p.sent(now)
@@ -139,6 +166,8 @@ func (p *publisher) loopUntilDone() error {
 		wake := heard + p.sched.stall
 		if stopped >= 0 {
 			wake = min(wake, stopped+p.sched.drain)
+		} else if p.sched.step > 0 && p.room() > 0 {
+			wake = min(wake, p.sched.instant(p.c.published))
 		}
 		var err error
 		switch {
@@ -150,7 +179,7 @@ func (p *publisher) loopUntilDone() error {
 		case p.pending():
 			now = p.now() // the write may have taken as long as the wait is to be
 			err = p.read(now, min(wake, now+retryInterval))
-		case more:
+		case more || wake <= now:
 			err = p.tryRead()
 		default:
 			err = p.read(now, wake)
@@ -169,6 +198,8 @@ func (p *publisher) loopUntilDone() error {
 		case now-heard >= p.sched.stall && p.outstanding() > 0:
 			return fmt.Errorf("stalled: %d exchanges outstanding for %v, and nothing arrives", p.outstanding(),
 				(now - heard).Round(time.Millisecond))
+		case p.outstanding() == 0:
+			heard = now // an open loop that waits for its next instant is owed nothing
 		}
 	}
 }
@@ -187,6 +218,26 @@ func (p *publisher) left() int64 {
 	return left
 }
 
+// room is how many messages the window has a place for.
+func (p *publisher) room() int {
+	if p.window != nil {
+		return p.window.Room()
+	}
+	return p.fences.Room()
+}
+
+// missed is how many messages of an open loop were due in the measured time, which is over at now, and are not written.
+func (p *publisher) missed(now time.Duration) int64 {
+	if p.sched.step <= 0 {
+		return 0
+	}
+	due := p.sched.due(min(now, p.sched.to-1)) // what is due at its end is not part of it
+	if p.sched.quota >= 0 {
+		due = min(due, p.sched.quota)
+	}
+	return max(0, due-p.c.published)
+}
+
 func (p *publisher) outstanding() int {
 	if p.window != nil {
 		return p.window.Outstanding()
@@ -196,11 +247,18 @@ func (p *publisher) outstanding() int {
 
 // fill appends what may be sent to the empty output, up to maxWrite: PUBRELs first, they free slots. It reports whether
 // there is more.
-func (p *publisher) fill(stopped bool) (more bool) {
+func (p *publisher) fill(now time.Duration, stopped bool) (more bool) {
 	left := int64(0)
 	if !stopped {
 		left = p.left()
+		if p.sched.step > 0 {
+			due := max(0, p.sched.due(now)-p.c.published)
+			if left < 0 || due < left {
+				left = due
+			}
+		}
 	}
+	p.made = now
 	if p.fences != nil {
 		return p.fillFenced(left)
 	}
@@ -216,9 +274,8 @@ func (p *publisher) fill(stopped bool) (more bool) {
 			return true
 		}
 		id, seq := p.window.Publish()
-		at := len(p.out)
-		p.append(seq)
-		binary.BigEndian.PutUint16(p.out[at+p.idAt:], id)
+		at := p.append(seq)
+		binary.BigEndian.PutUint16(p.out[at-2:], id)
 	}
 	return false
 }
@@ -239,17 +296,35 @@ func (p *publisher) fillFenced(left int64) (more bool) {
 	}
 }
 
-// append copies the template into the output as message seq.
-func (p *publisher) append(seq int64) {
-	p.out = append(p.out, p.template...)
+// append appends message seq to the output, with any Packet Identifier, and returns where its payload is.
+func (p *publisher) append(seq int64) (payloadAt int) {
+	header := p.headers[0]
+	if n := int64(len(p.headers)); n > 1 {
+		header = p.headers[seq%n]
+	}
+	p.out = append(p.out, header...)
+	payloadAt = len(p.out)
+	p.out = append(p.out, p.payload...)
 	if p.book != nil {
-		p.book.Stamp(p.out[len(p.out)-len(p.template)+p.payloadAt:], seq)
+		if p.timed {
+			p.book.StampAt(p.out[payloadAt:], seq, p.made)
+		} else {
+			p.book.Stamp(p.out[payloadAt:], seq)
+		}
 		p.book.Published(seq)
 	}
 	p.c.published++
+	return payloadAt
 }
 
 func (p *publisher) sent(now time.Duration) {
+	if n := p.c.published - p.stamped; n > 0 {
+		if p.sched.step > 0 && now > p.sched.from && now <= p.sched.to {
+			p.c.late += min(max(0, p.sched.due(now-LateAfter)-p.stamped), n)
+		}
+		p.stamped = p.c.published
+		p.written.Add(n)
+	}
 	if p.window != nil {
 		p.window.Sent(now)
 	} else {
@@ -260,7 +335,7 @@ func (p *publisher) sent(now time.Duration) {
 // handle takes every packet that is in the buffer; all of them arrived at now.
 func (p *publisher) handle(now time.Duration) error {
 	p.measuring = now > p.sched.from && now <= p.sched.to
-	if p.measuring {
+	if p.measuring || p.sched.step > 0 {
 		p.rec.Lock()
 		defer p.rec.Unlock()
 	}
@@ -274,6 +349,7 @@ func (p *publisher) handle(now time.Duration) error {
 			p.receive.flush()
 			p.release.flush()
 			p.fence.flush()
+			p.response.flush()
 			return err
 		}
 	}
@@ -311,6 +387,12 @@ func (p *publisher) one(f packet.Frame, now time.Duration) error {
 	p.c.lastAck = now
 	if p.book != nil {
 		p.book.Acknowledged(d.Seq)
+	}
+	if p.sched.step > 0 {
+		// By its instant, whenever it was answered: else the slowest of a stall at the end would be left out.
+		if at := p.sched.instant(d.Seq - p.base); at >= p.sched.from && at < p.sched.to {
+			p.response.add(now - at)
+		}
 	}
 	if p.measuring {
 		p.c.messages++

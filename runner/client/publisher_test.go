@@ -220,9 +220,11 @@ func TestBrokerMisbehaves(t *testing.T) {
 			"stalled: 4 exchanges outstanding for ", nil,
 		},
 		{"an answer to no fence", 0, func(p *peer, _ []uint16) {
+			var five []byte // in one write: after four of them alone the run is over
 			for range 5 {
-				p.send(packet.AppendEmpty(nil, packet.PINGRESP))
+				five = packet.AppendEmpty(five, packet.PINGRESP)
 			}
+			p.send(five)
 			p.gone()
 		}, "PINGRESP without a PINGREQ", load.ErrProtocol},
 		{"an acknowledgement at QoS 0", 0, func(p *peer, _ []uint16) { p.ack(packet.PUBACK, 1) }, "unexpected PUBACK", load.ErrProtocol},

@@ -20,18 +20,23 @@ func newHistogram() *hdrhistogram.Histogram {
 
 // latencies are the histograms of one QoS; those that do not exist at it are nil.
 type latencies struct {
-	ack, receive, release, fence *hdrhistogram.Histogram
+	ack, receive, release, fence, response *hdrhistogram.Histogram
 }
 
-func newLatencies(qos int) latencies {
-	switch qos {
+func newLatencies(plan *Plan) latencies {
+	var l latencies
+	switch plan.QoS {
 	case 0:
-		return latencies{fence: newHistogram()}
+		l.fence = newHistogram()
 	case 1:
-		return latencies{ack: newHistogram()}
+		l.ack = newHistogram()
 	default:
-		return latencies{ack: newHistogram(), receive: newHistogram(), release: newHistogram()}
+		l.ack, l.receive, l.release = newHistogram(), newHistogram(), newHistogram()
 	}
+	if plan.QoS > 0 && plan.Rate > 0 {
+		l.response = newHistogram()
+	}
+	return l
 }
 
 // recorder is a set of histograms that several connections share: at 170 KB each, one set for every connection would
@@ -67,7 +72,7 @@ func (t *tally) flush() {
 
 func (l *latencies) merge(from *latencies) {
 	for _, pair := range [][2]*hdrhistogram.Histogram{
-		{l.ack, from.ack}, {l.receive, from.receive}, {l.release, from.release}, {l.fence, from.fence},
+		{l.ack, from.ack}, {l.receive, from.receive}, {l.release, from.release}, {l.fence, from.fence}, {l.response, from.response},
 	} {
 		if pair[0] != nil {
 			pair[0].Merge(pair[1]) // of the same range: nothing can be dropped

@@ -10,8 +10,12 @@ import (
 	"inflight/runner/result"
 )
 
-// HeaderSize is the number of bytes at the start of a payload that the ledger needs.
-const HeaderSize = 24
+// Sizes of what is at the start of a payload, in bytes: what the ledger needs, and with the time at which the message was
+// made, see [Book.StampAt].
+const (
+	HeaderSize = 24
+	TimedSize  = HeaderSize + 8
+)
 
 // MaxSequence bounds the messages of one connection, and with them the memory: 16 MiB for each connection at the very
 // most. A publisher stops there; a delivery beyond it is corrupt.
@@ -20,13 +24,25 @@ const MaxSequence = 1 << 26
 // castagnoli is CRC-32C, for which common processors have an instruction.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Ledger is the account of one run. Each Book belongs to the goroutine that publishes on its connection, Delivered to
-// the one goroutine that receives; they share nothing until Account, which needs all of them finished.
+// Ledger is the account of one run. Each Book belongs to the goroutine that publishes on its connection, each Inbox to the
+// one goroutine that receives; they share nothing until Account, which needs all of them finished.
 type Ledger struct {
-	run   uint64
-	books []Book
+	run     uint64
+	books   []Book
+	inboxes []Inbox
+}
 
-	// The receiving side.
+// Shape is what a ledger is kept of. Topics and Subscribers of 0 count as 1.
+type Shape struct {
+	Connections int // that publish
+	Topics      int // of each: message seq goes to topic seq % Topics, and has its order among those of its topic only
+	Subscribers int // each of which is to get every message
+}
+
+// Inbox is the receiving side of one subscriber.
+type Inbox struct {
+	run        uint64
+	topics     int64
 	received   []receipt // by connection
 	distinct   atomic.Int64
 	duplicated int64
@@ -34,11 +50,12 @@ type Ledger struct {
 	corrupt    int64
 	first      string
 	last       time.Duration // of the last delivery
+	_          [64]byte      // inboxes of different goroutines do not share a cache line
 }
 
 type receipt struct {
 	delivered bitset
-	highest   int64 // sequence number delivered so far, -1: none
+	highest   []int64 // by topic: sequence number delivered so far, -1: none
 }
 
 // Book is the publishing side of one connection.
@@ -51,15 +68,37 @@ type Book struct {
 	_         [64]byte // books of different goroutines do not share a cache line
 }
 
-// New returns a ledger of a run with that many publishing connections, numbered from 0. Run tells its messages from those
-// of all other runs, it should be random.
-func New(run uint64, connections int) *Ledger {
-	l := &Ledger{run: run, books: make([]Book, max(connections, 0)), received: make([]receipt, max(connections, 0))}
+// New returns a ledger of a run with one subscriber and that many publishing connections of one topic each.
+func New(run uint64, connections int) *Ledger { return For(run, Shape{Connections: connections}) }
+
+// For returns a ledger of a run. Connections and subscribers are numbered from 0. Run tells its messages from those of all
+// other runs, it should be random.
+func For(run uint64, shape Shape) *Ledger {
+	connections, topics := max(shape.Connections, 0), max(shape.Topics, 1)
+	l := &Ledger{run: run, books: make([]Book, connections), inboxes: make([]Inbox, max(shape.Subscribers, 1))}
 	for i := range l.books {
 		l.books[i].run, l.books[i].conn = run, uint32(i)
-		l.received[i].highest = -1
+	}
+	for i := range l.inboxes {
+		in := &l.inboxes[i]
+		in.run, in.topics, in.received = run, int64(topics), make([]receipt, connections)
+		highest := make([]int64, connections*topics)
+		for j := range highest {
+			highest[j] = -1
+		}
+		for j := range in.received {
+			in.received[j].highest = highest[j*topics : (j+1)*topics]
+		}
 	}
 	return l
+}
+
+// Inbox returns the receiving side of a subscriber; nil if there is no such subscriber.
+func (l *Ledger) Inbox(subscriber int) *Inbox {
+	if subscriber < 0 || subscriber >= len(l.inboxes) {
+		return nil
+	}
+	return &l.inboxes[subscriber]
 }
 
 // Connections is the number of books.
@@ -82,6 +121,20 @@ func (b *Book) Stamp(payload []byte, seq int64) {
 	binary.BigEndian.PutUint32(payload, crc32.Checksum(payload[4:], castagnoli))
 }
 
+// StampAt is Stamp with a time in the header, which needs TimedSize bytes. [MadeAt] reads it.
+func (b *Book) StampAt(payload []byte, seq int64, at time.Duration) {
+	binary.BigEndian.PutUint64(payload[HeaderSize:], uint64(at))
+	b.Stamp(payload, seq)
+}
+
+// MadeAt is the time that StampAt put into a payload; ok is false if it is too short to have one.
+func MadeAt(payload []byte) (at time.Duration, ok bool) {
+	if len(payload) < TimedSize {
+		return 0, false
+	}
+	return time.Duration(binary.BigEndian.Uint64(payload[HeaderSize:])), true
+}
+
 // Published notes that message seq goes out. Sequence numbers rise by one from 0 and stay below MaxSequence.
 func (b *Book) Published(seq int64) { b.published = max(b.published, seq+1) }
 
@@ -95,89 +148,124 @@ func (b *Book) Acknowledged(seq int64) {
 	}
 }
 
-// Delivered notes a delivery at time now, on a clock of the caller's choice. payload is not kept.
-func (l *Ledger) Delivered(payload []byte, now time.Duration) {
-	l.last = now
-	conn, seq, why := l.read(payload)
+// Delivered notes a delivery to the first subscriber, see [Inbox.Delivered].
+func (l *Ledger) Delivered(payload []byte, now time.Duration) { l.inboxes[0].Delivered(payload, now) }
+
+// Delivered notes a delivery at time now, on a clock of the caller's choice, and reports whether it is the first one of a
+// message of this run. payload is not kept.
+func (in *Inbox) Delivered(payload []byte, now time.Duration) (first bool) {
+	in.last = now
+	conn, seq, why := in.read(payload)
 	if why != "" {
-		l.corrupt++
-		l.note("delivery %d: %s", l.distinct.Load()+l.duplicated+l.corrupt, why)
-		return
+		in.corrupt++
+		in.note("delivery %d: %s", in.distinct.Load()+in.duplicated+in.corrupt, why)
+		return false
 	}
-	r := &l.received[conn]
+	r := &in.received[conn]
 	if !r.delivered.add(seq) {
-		l.duplicated++
-		l.note("connection %d, message %d: delivered again", conn, seq)
-		return
+		in.duplicated++
+		in.note("connection %d, message %d: delivered again", conn, seq)
+		return false
 	}
-	l.distinct.Add(1)
-	if seq < r.highest {
-		l.reordered++
-		l.note("connection %d, message %d: delivered after message %d", conn, seq, r.highest)
-		return
+	in.distinct.Add(1)
+	highest := &r.highest[seq%in.topics]
+	if seq < *highest {
+		in.reordered++
+		in.note("connection %d, message %d: delivered after message %d", conn, seq, *highest)
+		return true
 	}
-	r.highest = seq
+	*highest = seq
+	return true
 }
 
 // read takes the header apart; why says what is wrong with it.
-func (l *Ledger) read(payload []byte) (conn uint32, seq int64, why string) {
+func (in *Inbox) read(payload []byte) (conn uint32, seq int64, why string) {
 	if len(payload) < HeaderSize {
 		return 0, 0, "payload shorter than the ledger's header"
 	}
 	if crc32.Checksum(payload[4:], castagnoli) != binary.BigEndian.Uint32(payload) {
 		return 0, 0, "checksum does not match the payload"
 	}
-	if binary.BigEndian.Uint64(payload[4:]) != l.run {
+	if binary.BigEndian.Uint64(payload[4:]) != in.run {
 		return 0, 0, "message of another run"
 	}
 	conn = binary.BigEndian.Uint32(payload[12:])
 	n := binary.BigEndian.Uint64(payload[16:])
-	if int64(conn) >= int64(len(l.received)) || n >= MaxSequence {
+	if int64(conn) >= int64(len(in.received)) || n >= MaxSequence {
 		return 0, 0, "no such connection or sequence number in this run"
 	}
 	return conn, int64(n), ""
 }
 
 // note keeps the first problem in words.
-func (l *Ledger) note(format string, args ...any) {
-	if l.first == "" {
-		l.first = fmt.Sprintf(format, args...)
+func (in *Inbox) note(format string, args ...any) {
+	if in.first == "" {
+		in.first = fmt.Sprintf(format, args...)
 	}
 }
 
-// Distinct is the number of distinct messages delivered so far; it may be called from any goroutine. Once the publishers
-// have finished and everything was acknowledged, all is delivered when it equals the number published.
-func (l *Ledger) Distinct() int64 { return l.distinct.Load() }
+// Distinct is the number of distinct messages delivered so far, to all subscribers together; it may be called from any
+// goroutine. Once the publishers have finished and everything was acknowledged, all is delivered when it equals the number
+// published times the subscribers.
+func (l *Ledger) Distinct() (n int64) {
+	for i := range l.inboxes {
+		n += l.inboxes[i].distinct.Load()
+	}
+	return n
+}
 
-// Account closes the ledger, once every publisher and the subscriber have finished. lastAck is the time of the last
-// acknowledgement on the clock of Delivered. It may be called again, and says the same.
+// Distinct is the number of distinct messages delivered so far; it may be called from any goroutine.
+func (in *Inbox) Distinct() int64 { return in.distinct.Load() }
+
+// Account closes the ledger, once every publisher and subscriber have finished. lastAck is the time of the last
+// acknowledgement on the clock of Delivered. Published and Acknowledged count messages; Delivered, Lost, Duplicated,
+// Reordered and Corrupt count deliveries, of which each subscriber is to have one of each message. It may be called again,
+// and says the same.
 func (l *Ledger) Account(lastAck time.Duration) result.Ledger {
-	a := result.Ledger{
-		Delivered:  l.distinct.Load(),
-		Duplicated: l.duplicated,
-		Reordered:  l.reordered,
-		Corrupt:    l.corrupt,
-		First:      l.first,
-		DrainNS:    int64(max(0, l.last-lastAck)),
+	a := result.Ledger{}
+	if n := len(l.inboxes); n > 1 {
+		a.Subscribers = n
 	}
 	for i := range l.books {
-		b, r := &l.books[i], &l.received[i]
-		a.Published += b.published
-		a.Acknowledged += b.count
-		// Delivered, and this run never published it: only now are both sides known.
-		foreign, n := r.delivered.from(b.published)
-		if foreign > 0 {
-			a.Delivered -= foreign
-			a.Corrupt += foreign
-			if a.First == "" {
-				a.First = fmt.Sprintf("connection %d, message %d: delivered, never published", i, n)
-			}
+		a.Published += l.books[i].published
+		a.Acknowledged += l.books[i].count
+	}
+	for i := range l.inboxes {
+		in := &l.inboxes[i]
+		who := ""
+		if len(l.inboxes) > 1 {
+			who = fmt.Sprintf("subscriber %d, ", i)
 		}
-		lost, n := b.acked.without(&r.delivered)
-		a.Lost += lost
-		if lost > 0 && a.First == "" {
-			a.First = fmt.Sprintf("connection %d, message %d: acknowledged, never delivered", i, n)
+		a.Delivered += in.distinct.Load()
+		a.Duplicated += in.duplicated
+		a.Reordered += in.reordered
+		a.Corrupt += in.corrupt
+		a.DrainNS = max(a.DrainNS, int64(in.last-lastAck))
+		if a.First == "" && in.first != "" {
+			a.First = who + in.first
+		}
+		for j := range l.books {
+			in.close(&a, who, j, &l.books[j])
 		}
 	}
 	return a
+}
+
+// close adds what only both sides together can tell of one connection.
+func (in *Inbox) close(a *result.Ledger, who string, conn int, b *Book) {
+	r := &in.received[conn]
+	// Delivered, and this run never published it: only now are both sides known.
+	foreign, n := r.delivered.from(b.published)
+	if foreign > 0 {
+		a.Delivered -= foreign
+		a.Corrupt += foreign
+		if a.First == "" {
+			a.First = fmt.Sprintf("%sconnection %d, message %d: delivered, never published", who, conn, n)
+		}
+	}
+	lost, n := b.acked.without(&r.delivered)
+	a.Lost += lost
+	if lost > 0 && a.First == "" {
+		a.First = fmt.Sprintf("%sconnection %d, message %d: acknowledged, never delivered", who, conn, n)
+	}
 }

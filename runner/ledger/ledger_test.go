@@ -282,3 +282,34 @@ func BenchmarkMessage(b *testing.B) {
 		l.Delivered(p, 0)
 	}
 }
+
+// TestSubscribersAndTopics: each subscriber has its own side, and a topic its own order.
+func TestSubscribersAndTopics(t *testing.T) {
+	l := For(7, Shape{Connections: 1, Topics: 2, Subscribers: 2})
+	book := l.Book(0)
+	payloads := make([][]byte, 4)
+	for seq := range payloads {
+		payloads[seq] = make([]byte, TimedSize)
+		book.StampAt(payloads[seq], int64(seq), time.Duration(seq)*time.Second)
+		book.Published(int64(seq))
+		book.Acknowledged(int64(seq))
+	}
+	if at, ok := MadeAt(payloads[3]); !ok || at != 3*time.Second {
+		t.Errorf("made at %v, %v", at, ok)
+	}
+	for _, seq := range []int{1, 0, 3, 2} { // two topics: 0, 2 and 1, 3
+		if !l.Inbox(0).Delivered(payloads[seq], time.Second) {
+			t.Errorf("message %d is no first delivery", seq)
+		}
+	}
+	for _, seq := range []int{0, 2, 1, 1} {
+		l.Inbox(1).Delivered(payloads[seq], 2*time.Second)
+	}
+	want := result.Ledger{Published: 4, Acknowledged: 4, Delivered: 7, Subscribers: 2, Lost: 1, Duplicated: 1, DrainNS: int64(time.Second), First: "subscriber 1, connection 0, message 1: delivered again"}
+	if got := l.Account(time.Second); got != want {
+		t.Errorf("account %+v, want %+v", got, want)
+	}
+	if l.Distinct() != 7 || l.Inbox(1).Distinct() != 3 || l.Inbox(2) != nil {
+		t.Errorf("distinct %d, %d", l.Distinct(), l.Inbox(1).Distinct())
+	}
+}

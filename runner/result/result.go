@@ -73,13 +73,14 @@ type Scenario struct {
 
 	Gate []string `json:"gate,omitempty"` // rules of package scenarios/rule, in their one spelling
 
-	Version           string  `json:"version,omitempty"`             // of MQTT that the load speaks: 3.1.1 or 5; "" is 3.1.1
-	RatePerS          float64 `json:"rate_per_s,omitempty"`          // open loop: messages per second of a run; 0: closed loop
-	RunMessages       int64   `json:"run_messages,omitempty"`        // published in each run instead of for a time; 0: for DurationNS
-	Topics            int     `json:"topics,omitempty"`              // per publishing connection; 0: one
-	Subscribers       int     `json:"subscribers,omitempty"`         // during the load, each of them to everything
-	SubscriberQoS     *int    `json:"subscriber_qos,omitempty"`      // absent: that of the publications
-	SubscriberDelayNS int64   `json:"subscriber_delay_ns,omitempty"` // of each message at each subscriber; 0: as fast as it can
+	Version           string    `json:"version,omitempty"`             // of MQTT that the load speaks: 3.1.1 or 5; "" is 3.1.1
+	RatePerS          float64   `json:"rate_per_s,omitempty"`          // open loop: messages per second of a run; 0: closed loop
+	RatesPerS         []float64 `json:"rates_per_s,omitempty"`         // several of them, 0 being a closed loop
+	RunMessages       int64     `json:"run_messages,omitempty"`        // published in each run instead of for a time; 0: for DurationNS
+	Topics            int       `json:"topics,omitempty"`              // per publishing connection; 0: one
+	Subscribers       int       `json:"subscribers,omitempty"`         // during the load, each of them to everything
+	SubscriberQoS     *int      `json:"subscriber_qos,omitempty"`      // absent: that of the publications
+	SubscriberDelayNS int64     `json:"subscriber_delay_ns,omitempty"` // of each message at each subscriber; 0: as fast as it can
 }
 
 // Environment is the machine that the run was made on. Absent fields could not be read.
@@ -120,8 +121,8 @@ type Cell struct {
 	DurationNS     int64    `json:"duration_ns"`
 	Latency        Latency  `json:"latency_ns"`
 	InFlight       InFlight `json:"in_flight"`
-	RSSPeak        *int64   `json:"rss_peak_bytes,omitempty"` // highest of any node so far in this pass
-	CPUSeconds     *float64 `json:"cpu_s,omitempty"`          // all nodes, during the measured blocks
+	RSSPeak        *int64   `json:"rss_peak_bytes,omitempty"` // highest of any node during the runs of the cell; so far in this pass where the system cannot tell that
+	CPUSeconds     *float64 `json:"cpu_s,omitempty"`          // all nodes, during the measured blocks; with subscribers until the last delivery
 	Nodes          []Node   `json:"nodes,omitempty"`
 	GeneratorCPU   *float64 `json:"generator_cpu_s,omitempty"`
 	Order          Order    `json:"order"`
@@ -156,6 +157,19 @@ type Cell struct {
 	FDs              *int64 `json:"fds,omitempty"`
 
 	GeneratorRSSPeak *int64 `json:"generator_rss_peak_bytes,omitempty"` // of the load generator so far in the run
+	Generator        *Node  `json:"generator,omitempty"`                // the load generator's process, as the broker's
+
+	CPUPer1000 *float64 `json:"cpu_s_per_1000,omitempty"` // CPUSeconds for 1,000 acknowledged messages
+
+	// RSSSlope is how fast the resident memory of all nodes grew over the samples of the longest run, in bytes per second.
+	// BytesPerInFlight is what it grew by at most in a run, from the run's start to its peak, for each exchange of the window
+	// of all connections; BytesPerQueued for each message of QueuedPeak, which is the most messages that were published and
+	// not yet processed by every subscriber. Absent where the numbers are too small to mean something.
+	RSSSlope         *float64 `json:"rss_slope_bytes_per_s,omitempty"`
+	RSSGrowth        *int64   `json:"rss_growth_bytes,omitempty"`
+	BytesPerInFlight *float64 `json:"bytes_per_in_flight,omitempty"`
+	QueuedPeak       int64    `json:"queued_peak,omitempty"`
+	BytesPerQueued   *float64 `json:"bytes_per_queued,omitempty"`
 }
 
 // Classes of a Cell.
@@ -212,11 +226,15 @@ type InFlight struct {
 	Little       float64 `json:"little,omitempty"`
 }
 
-// Node is one process of the broker during the cell.
+// Node is one process of the broker during the runs of the cell, or the load generator.
 type Node struct {
 	Name       string   `json:"name"`
 	RSSPeak    *int64   `json:"rss_peak_bytes,omitempty"`
 	CPUSeconds *float64 `json:"cpu_s,omitempty"`
+	Threads    *int64   `json:"threads,omitempty"` // most seen
+	FDs        *int64   `json:"fds,omitempty"`     // open descriptors, most seen
+	DiskBytes  *int64   `json:"disk_bytes_written,omitempty"`
+	WriteCalls *int64   `json:"write_calls,omitempty"` // system calls that write, to sockets as well
 }
 
 // Order counts acknowledgements that did not come in the order of the packets that they answer, per packet type.
@@ -227,23 +245,50 @@ type Order struct {
 	First      string           `json:"first,omitempty"`   // the first violation in words
 }
 
-// Ledger is the account of one verification block.
+// Ledger is the account of one verification block, or of a load with subscribers. Published and Acknowledged count
+// messages, the others deliveries, of which each subscriber is to have one of each message.
 type Ledger struct {
 	Published    int64  `json:"published"`
 	Acknowledged int64  `json:"acknowledged"`
-	Delivered    int64  `json:"delivered"`  // distinct messages
-	Lost         int64  `json:"lost"`       // acknowledged and not delivered
-	Duplicated   int64  `json:"duplicated"` // further copies of a message already delivered
-	Reordered    int64  `json:"reordered"`  // first deliveries after a later message of the same connection
-	Corrupt      int64  `json:"corrupt"`    // deliveries that this run never published
+	Delivered    int64  `json:"delivered"`               // distinct messages
+	Subscribers  int    `json:"subscribers,omitempty"`   // each of which is to get every message; 0: one
+	DeliveredQoS *int   `json:"delivered_qos,omitempty"` // of the subscriptions; absent: that of the cell
+	Lost         int64  `json:"lost"`                    // acknowledged and not delivered
+	Duplicated   int64  `json:"duplicated"`              // further copies of a message already delivered
+	Reordered    int64  `json:"reordered"`               // first deliveries after a later message of the same connection
+	Corrupt      int64  `json:"corrupt"`                 // deliveries that this run never published
 	First        string `json:"first,omitempty"`
 	DrainNS      int64  `json:"drain_ns"` // from the last acknowledgement to the last delivery
 }
 
-// Violated reports whether the account breaks what qos promises: no loss of an acknowledged message above QoS 0, no
-// second copy at QoS 2, and order at each.
+// Violated reports whether the account breaks what qos, that of the publications, promises: no loss of an acknowledged
+// message above QoS 0, no second copy at QoS 2 (not even on a subscription at QoS 0: what MQTT allows there are copies of
+// QoS 1 messages), and order at each.
 func (l *Ledger) Violated(qos int) bool {
-	return l.Corrupt > 0 || l.Reordered > 0 || (qos > 0 && l.Lost > 0) || (qos == 2 && l.Duplicated > 0)
+	delivered := qos
+	if l.DeliveredQoS != nil {
+		delivered = min(qos, *l.DeliveredQoS)
+	}
+	return l.Corrupt > 0 || l.Reordered > 0 || (delivered > 0 && l.Lost > 0) || (qos == 2 && delivered != 1 && l.Duplicated > 0)
+}
+
+// Add adds the account of another block of the same cell.
+func (l *Ledger) Add(o *Ledger) {
+	l.Published += o.Published
+	l.Acknowledged += o.Acknowledged
+	l.Delivered += o.Delivered
+	l.Subscribers = max(l.Subscribers, o.Subscribers)
+	l.Lost += o.Lost
+	l.Duplicated += o.Duplicated
+	l.Reordered += o.Reordered
+	l.Corrupt += o.Corrupt
+	l.DrainNS = max(l.DrainNS, o.DrainNS)
+	if l.DeliveredQoS == nil {
+		l.DeliveredQoS = o.DeliveredQoS
+	}
+	if l.First == "" {
+		l.First = o.First
+	}
 }
 
 // Block is one run of an arm inside an ABBA block.

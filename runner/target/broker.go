@@ -21,8 +21,13 @@ type Slot struct {
 // Usage is what one process has used so far. What the system cannot tell is nil.
 type Usage struct {
 	Name       string   // of the node
-	RSSPeak    *int64   // bytes
+	RSS        *int64   // bytes, now
+	RSSPeak    *int64   // bytes, since its start or the last [Broker.ResetPeaks]
 	CPUSeconds *float64 // user and system
+	Threads    *int64   // now
+	FDs        *int64   // open descriptors, now
+	DiskBytes  *int64   // that it made the storage layer write
+	WriteCalls *int64   // system calls that write, to sockets as well
 }
 
 // Broker is a running broker. Its methods are safe from any goroutine.
@@ -230,6 +235,42 @@ func (b *Broker) Usage() []Usage {
 		all = append(all, p.usage())
 	}
 	return all
+}
+
+// Pulse is what all nodes together use now, cheap enough to be asked for many times a second: resident bytes, and user and
+// system time since their start; nil where a node's is not known.
+func (b *Broker) Pulse() (rss *int64, cpuSeconds *float64) {
+	var bytes int64
+	var seconds float64
+	for _, p := range b.processes {
+		r, c, ok := p.pulse()
+		if !ok {
+			return nil, nil
+		}
+		bytes += r
+		seconds += c
+	}
+	if len(b.processes) == 0 {
+		return nil, nil
+	}
+	return &bytes, &seconds
+}
+
+// ResetPeaks makes every node's peak of the resident memory begin anew at what it is now. It reports whether that worked:
+// if not, peaks are those since the start of the process.
+func (b *Broker) ResetPeaks() bool {
+	all := len(b.processes) > 0
+	for _, p := range b.processes {
+		all = p.resetPeak() && all
+	}
+	return all
+}
+
+// Own is what this process has used so far.
+func Own() Usage {
+	u := Usage{Name: "generator"}
+	usage(os.Getpid(), &u)
+	return u
 }
 
 // Died is closed when a process ends on its own. It never is for a broker that was not started.

@@ -148,16 +148,26 @@ func (p *process) usage() Usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped {
-		rss, cpu := usage(p.cmd.Process.Pid)
-		if rss != nil {
-			p.used.RSSPeak = rss
-		}
-		if cpu != nil {
-			p.used.CPUSeconds = cpu
-		}
+		usage(p.cmd.Process.Pid, &p.used)
 	}
 	p.used.Name = p.name
 	return p.used
+}
+
+// pulse is the resident memory in bytes and the time in seconds; ok is false once the process has ended.
+func (p *process) pulse() (rss int64, cpuSeconds float64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return 0, 0, false
+	}
+	return pulse(p.cmd.Process.Pid)
+}
+
+func (p *process) resetPeak() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.reaped && resetPeak(p.cmd.Process.Pid)
 }
 
 // lastLines is the end of what the process printed.

@@ -3,4 +3,8 @@
 package target
 
 // usage is not known on this system.
-func usage(int) (rssPeak *int64, cpuSeconds *float64) { return nil, nil }
+func usage(int, *Usage) {}
+
+func pulse(int) (rss int64, cpuSeconds float64, ok bool) { return 0, 0, false }
+
+func resetPeak(int) bool { return false }
