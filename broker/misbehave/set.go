@@ -70,7 +70,7 @@ var faults = []Fault{
 	{"resend-new-id", "sends again under another identifier", ""},
 	{"resend-swap", "exchanges two deliveries that are sent again", ""},
 	{"resend-acked", "sends again after a resumption what was acknowledged", ""},
-	{"resend-live", "sends again on a live connection", ""},
+	{"resend-live", "sends again on a live connection", "5.0"},
 	{"queue-lost", "loses the first messages that were queued for a client that was away", ""},
 }
 
