@@ -378,9 +378,15 @@ func (c *crashes) kill() {
 // startCrashes starts brokers.
 func startCrashes(t *testing.T, on string, nodes int) *crashes {
 	t.Helper()
+	all, program := processes(t, on, nodes)
+	return startCrashed(t, all, program)
+}
+
+// startCrashed is startCrashes with processes that are prepared.
+func startCrashed(t *testing.T, all []*brokerProcess, program string) *crashes {
+	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	all, program := processes(t, on, nodes)
 	c := &crashes{
 		t: t, all: all, program: program, over: make(chan struct{}), end: time.Now().Add(4 * time.Minute),
 		rng: rand.New(rand.NewPCG(seed, 99)),

@@ -2,6 +2,8 @@
 // one member of a cluster ([Start]), or NATS servers that are already running ([Dial]). To an embedded one nobody outside the
 // process can connect, except the other members through the cluster listener.
 //
+// A full disk makes the server give JetStream up for good; an embedded one is made to start it again once there is room.
+//
 // # Servers that are already running
 //
 // Dial looks at everything that a broker needs before any client is served: credentials, version, permissions, JetStream,

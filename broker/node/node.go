@@ -11,6 +11,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -100,6 +102,12 @@ type Node struct {
 	login nats.Option
 	lock  *os.File    // of the store directory
 	fatal chan string // the first thing that the server cannot live with, at most one
+
+	opts    *server.Options
+	broken  atomic.Bool // JetStream could not write something
+	once    sync.Once   // closes stop
+	stop    chan struct{}
+	revived chan struct{} // closed when nothing starts JetStream again any more
 }
 
 // Start starts the server and returns when JetStream is healthy: in a cluster that takes a quorum of the members. When
@@ -169,9 +177,13 @@ func startServer(ctx context.Context, c *Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded node: %w", err)
 	}
-	n := &Node{srv: srv, log: c.Log, login: nats.UserInfo(opts.Username, opts.Password), fatal: make(chan string, 1)}
-	srv.SetLoggerV2(natsLog{c.Log, n.fatal}, false, false, false)
+	n := &Node{
+		srv: srv, log: c.Log, login: nats.UserInfo(opts.Username, opts.Password), fatal: make(chan string, 1),
+		opts: opts.Clone(), stop: make(chan struct{}), revived: make(chan struct{}),
+	}
+	srv.SetLoggerV2(natsLog{c.Log, n.fatal, &n.broken}, false, false, false)
 	srv.Start()
+	go n.revive(c.StoreDir)
 	if err := n.awaitHealthy(ctx); err != nil {
 		n.Stop()
 		return nil, err
@@ -250,6 +262,8 @@ func (n *Node) Clustered() bool { return n.srv.ClusterName() != "" && n.srv.JetS
 
 // Stop ends the server and waits until its files are closed.
 func (n *Node) Stop() {
+	n.once.Do(func() { close(n.stop) })
+	<-n.revived
 	n.srv.Shutdown()
 	n.srv.WaitForShutdown()
 	_ = n.lock.Close()
@@ -258,8 +272,9 @@ func (n *Node) Stop() {
 // natsLog passes the server's log on. The server expects that a fatal error ends the process: one that cannot listen for
 // its cluster would go on alone.
 type natsLog struct {
-	log   *slog.Logger
-	fatal chan<- string
+	log    *slog.Logger
+	fatal  chan<- string
+	broken *atomic.Bool
 }
 
 func (l natsLog) Noticef(f string, v ...any) { l.log.Debug("node: " + fmt.Sprintf(f, v...)) }
@@ -277,6 +292,11 @@ func (l natsLog) Fatalf(f string, v ...any) {
 	default:
 	}
 }
-func (l natsLog) Errorf(f string, v ...any) { l.log.Error("node: " + fmt.Sprintf(f, v...)) }
+func (l natsLog) Errorf(f string, v ...any) {
+	l.log.Error("node: " + fmt.Sprintf(f, v...))
+	if strings.Contains(strings.ToLower(f), "critical write error") {
+		l.broken.Store(true)
+	}
+}
 func (l natsLog) Debugf(f string, v ...any) {}
 func (l natsLog) Tracef(f string, v ...any) {}

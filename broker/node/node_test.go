@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -425,7 +426,7 @@ func TestLogIsPassedOn(t *testing.T) {
 		t.Errorf("the server's notices are not in the log: %.200q", buf.String())
 	}
 	fatal := make(chan string, 1)
-	l := natsLog{slog.New(slog.NewTextHandler(&buf, nil)), fatal}
+	l := natsLog{slog.New(slog.NewTextHandler(&buf, nil)), fatal, new(atomic.Bool)}
 	l.Warnf("w %d", 1)
 	l.Errorf("e %d", 2)
 	l.Fatalf("f %d", 3)

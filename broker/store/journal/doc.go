@@ -141,7 +141,9 @@
 //   - The leader changes or a node is lost: appends are sent again until they are there; nothing fails that finds a
 //     majority within the time-out.
 //   - No majority, a full disk: operations fail after the time-out, connections are closed without acknowledgement, new
-//     ones are refused, because their claim is not committed. When there is a majority again all goes on by itself.
+//     ones are refused, because their claim is not committed. When there is a majority again all goes on by itself. A full
+//     disk makes JetStream give up on its node; package node starts it again once there is room. Without sync a member may
+//     have confirmed what its disk then did not take: with the disks of a majority full at the same moment that can be lost.
 //   - A node falls behind what was trimmed: it goes on from a snapshot, with its feeds.
 //   - The end of the journal is lost under running nodes: they say so and apply it anew. What was under way fails.
 //   - The journal is deleted: one of the nodes makes it anew, above all sequences that there were, and its state is the
