@@ -31,7 +31,7 @@ type answers struct {
 }
 
 // serve is one connection. Without a delay it is one goroutine: one read, all its answers, one write.
-func serve(ctx context.Context, nc net.Conn, c Config, delaying *atomic.Int64) {
+func serve(ctx context.Context, nc net.Conn, c Config, started time.Time, delaying *atomic.Int64) {
 	var a answers
 	var (
 		source io.Reader = nc
@@ -54,6 +54,9 @@ func serve(ctx context.Context, nc net.Conn, c Config, delaying *atomic.Int64) {
 		if err := r.Fill(); err != nil {
 			return
 		}
+		if !awake(ctx, &c, started) {
+			return
+		}
 		err := a.all(r)
 		switch {
 		case len(a.out) == 0:
@@ -73,6 +76,25 @@ func serve(ctx context.Context, nc net.Conn, c Config, delaying *atomic.Int64) {
 			}
 			return
 		}
+	}
+}
+
+// awake waits for the end of a stall; false: the context ended first.
+func awake(ctx context.Context, c *Config, started time.Time) bool {
+	if c.Stall <= 0 {
+		return true
+	}
+	left := c.stalled(time.Since(started))
+	if left <= 0 {
+		return true
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

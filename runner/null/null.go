@@ -19,16 +19,44 @@ const MaxDelay = time.Minute
 // Config is how the broker answers. The zero value answers at once.
 type Config struct {
 	Delay time.Duration // between the arrival of a packet and its answer, at most MaxDelay
+
+	// For the last Stall of every period of Every, counted from the start of Serve, no connection is read or answered. 0: never.
+	Stall, Every time.Duration
+}
+
+// Validate reports what is wrong with the configuration.
+func (c *Config) Validate() error {
+	switch {
+	case c.Delay < 0 || c.Delay > MaxDelay:
+		return fmt.Errorf("delay %v: must be 0 to %v", c.Delay, MaxDelay)
+	case c.Stall < 0 || c.Every < 0 || c.Every > MaxDelay:
+		return fmt.Errorf("stall %v every %v: must be 0 to %v", c.Stall, c.Every, MaxDelay)
+	case c.Stall > 0 && c.Stall >= c.Every:
+		return fmt.Errorf("stall %v every %v: a stall must be shorter than its period", c.Stall, c.Every)
+	}
+	return nil
+}
+
+// stalled is how long a stall still lasts at a time since the start; 0: there is none.
+func (c *Config) stalled(since time.Duration) time.Duration {
+	if c.Stall <= 0 || since < 0 {
+		return 0
+	}
+	left := c.Every - since%c.Every
+	if left > c.Stall {
+		return 0
+	}
+	return left
 }
 
 // Serve accepts connections on l until ctx ends, then closes l and all of them and waits for their goroutines. It
 // returns nil when ctx ended it.
 func Serve(ctx context.Context, l net.Listener, c Config) error {
-	if c.Delay < 0 || c.Delay > MaxDelay {
+	if err := c.Validate(); err != nil {
 		_ = l.Close()
-		return fmt.Errorf("delay %v: must be 0 to %v", c.Delay, MaxDelay)
+		return err
 	}
-	s := &server{config: c, open: map[net.Conn]struct{}{}}
+	s := &server{config: c, started: time.Now(), open: map[net.Conn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	err := s.accept(ctx, l)
@@ -43,6 +71,7 @@ func Serve(ctx context.Context, l net.Listener, c Config) error {
 
 type server struct {
 	config   Config
+	started  time.Time
 	delaying atomic.Int64
 	wg       sync.WaitGroup
 	mu       sync.Mutex
@@ -67,7 +96,7 @@ func (s *server) accept(ctx context.Context, l net.Listener) error {
 		}
 		s.wg.Go(func() {
 			defer s.remove(nc)
-			serve(ctx, nc, s.config, &s.delaying)
+			serve(ctx, nc, s.config, s.started, &s.delaying)
 		})
 	}
 }

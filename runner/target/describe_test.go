@@ -76,6 +76,7 @@ func TestCommands(t *testing.T) {
 			"broker --node=n2 --listen=127.0.0.1:10100 --store=memory --pipeline=on --store-dir=/run/n2/data --replicas=2",
 		},
 		{"null", "null?delay=5ms", true, "null --listen=127.0.0.1:10100 --delay=5ms"},
+		{"a null that stalls", "null?stall=1s&every=5s", true, "null --listen=127.0.0.1:10100 --delay=0s --stall=1s --every=5s"},
 		{"nats-server", "nats-server@v2.15.3", false, "-c /run/n2/nats-server.conf"},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
