@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inflight/report/conform"
+	"inflight/report/track"
 	"inflight/runner/check"
 	"inflight/runner/probe"
 	"inflight/runner/result"
@@ -41,7 +43,7 @@ type checkFlags struct {
 	selfTesting          bool
 	failOn               choiceValue
 	format               choiceValue
-	out, junit           string
+	out, junit, expect   string
 	declare              []string
 	username             string
 	passwordFile         string
@@ -89,6 +91,7 @@ Client identifiers and topics are unique to the run and removed afterwards, so t
 	flags.StringSliceVar(&f.declare, "declare", nil, "`LIST` of contracts that the broker declares: ordered-acks, durable")
 	f.failOn = choiceValue{"must", []string{"must", "contract", "info"}}
 	flags.Var(&f.failOn, "fail-on", "what makes the exit code 4: a violated must, contract or info")
+	flags.StringVar(&f.expect, "expect", "", "compare with a track record: known faults in `FILE` are to be found, and no others")
 	f.format = choiceValue{"table", []string{"table", "json", "markdown", "junit"}}
 	flags.Var(&f.format, "format", "what is printed: table, json, markdown or junit")
 	flags.StringVar(&f.junit, "junit", "", "also write JUnit XML to `FILE`")
@@ -216,6 +219,15 @@ func (f *checkFlags) check(cmd *cobra.Command, name string, rules []*check.Rule)
 			return usagef("unknown contract %q: want ordered-acks or durable", d)
 		}
 	}
+	var known *track.Record
+	if f.expect != "" {
+		if known, err = track.Load(f.expect); err != nil {
+			return usage(err)
+		}
+		if _, err := known.Compare(&result.Check{Target: name}); err != nil {
+			return usage(fmt.Errorf("%s: %w", f.expect, err))
+		}
+	}
 	if cfg.Dir, err = makeOutDir(f.out, "check", time.Now()); err != nil {
 		return err
 	}
@@ -224,18 +236,42 @@ func (f *checkFlags) check(cmd *cobra.Command, name string, rules []*check.Rule)
 		discardOutDir(cfg.Dir)
 		return err
 	}
-	return f.keep(cmd, cfg.Dir, c, err)
+	return f.keep(cmd, cfg.Dir, c, known, err)
 }
 
 // keep stores, prints and judges a check.
-func (f *checkFlags) keep(cmd *cobra.Command, dir string, c *result.Check, runErr error) error {
-	err := errors.Join(result.WriteCheck(dir, c), f.print(cmd.OutOrStdout(), c))
+func (f *checkFlags) keep(cmd *cobra.Command, dir string, c *result.Check, known *track.Record, runErr error) error {
+	err := errors.Join(result.WriteCheck(dir, c), f.print(cmd.OutOrStdout(), dir, c))
 	if f.junit != "" {
-		err = errors.Join(err, writeTo(f.junit, func(w io.Writer) error { return conform.JUnit(w, c, f.failing()...) }))
+		err = errors.Join(err, writeTo(f.junit, func(w io.Writer) error { return conform.JUnit(w, c, transcripts(dir), f.failing()...) }))
 	}
 	err = errors.Join(err, writeTo(filepath.Join(dir, "check.md"), func(w io.Writer) error { return conform.Markdown(w, c) }))
 	fmt.Fprintf(cmd.ErrOrStderr(), "inflight: histories and evidence are in %s\n", dir)
+	if known != nil && !c.Partial {
+		return errors.Join(runErr, err, f.asRecorded(known, c))
+	}
 	return errors.Join(runErr, err, f.verdict(c))
+}
+
+// asRecorded is the verdict against a track record: a fault that it does not know is a violation, one that is no longer
+// found fails the gate.
+func (f *checkFlags) asRecorded(known *track.Record, c *result.Check) error {
+	differences, err := known.Compare(c)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range differences {
+		code := exitGate
+		if d.New {
+			code = exitConformance
+		}
+		errs = append(errs, coded(code, errors.New(d.String())))
+	}
+	if len(errs) == 0 {
+		errs = append(errs, undecided(f.undecided(c)))
+	}
+	return errors.Join(errs...)
 }
 
 // writeTo makes a file of what write writes.
@@ -247,20 +283,30 @@ func writeTo(path string, write func(io.Writer) error) error {
 	return result.WriteFile(path, []byte(b.String()))
 }
 
-func (f *checkFlags) print(w io.Writer, c *result.Check) error {
+func (f *checkFlags) print(w io.Writer, dir string, c *result.Check) error {
 	switch f.format.value {
 	case "json":
 		return conform.JSON(w, c)
 	case "markdown":
 		return conform.Markdown(w, c)
 	case "junit":
-		return conform.JUnit(w, c, f.failing()...)
+		return conform.JUnit(w, c, transcripts(dir), f.failing()...)
 	}
-	width := logWidth
 	if terminal := terminalWidth(w); terminal != nil {
-		width = terminal()
+		return conform.Table(w, c, terminal(), os.Getenv("NO_COLOR") == "")
 	}
-	return conform.Table(w, c, width)
+	return conform.Table(w, c, logWidth, false)
+}
+
+// transcripts reads the evidence below the directory of a check.
+func transcripts(dir string) func(string) string {
+	return func(path string) string {
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
+		if err != nil {
+			return "" // the failure names the file
+		}
+		return string(data)
+	}
 }
 
 // failing are the levels whose violation makes the command fail.
@@ -271,24 +317,33 @@ func (f *checkFlags) failing() []string {
 
 // verdict is what the exit code comes from.
 func (f *checkFlags) verdict(c *result.Check) error {
-	var bad, unsure []string
+	var bad []string
 	for i := range c.Rows {
-		r := &c.Rows[i]
-		name := r.ID + " (MQTT " + r.MQTT + ")"
-		switch {
-		case r.Outcome == result.CheckViolated && slices.Contains(f.failing(), r.ViolatedLevel):
-			bad = append(bad, name)
-		case r.Outcome == result.CheckInconclusive && slices.Contains(f.failing(), r.Level):
-			unsure = append(unsure, name)
+		if r := &c.Rows[i]; r.Outcome == result.CheckViolated && slices.Contains(f.failing(), r.ViolatedLevel) {
+			bad = append(bad, r.ID+" (MQTT "+r.MQTT+")")
 		}
 	}
-	switch {
-	case len(bad) > 0:
+	if len(bad) > 0 {
 		return coded(exitConformance, fmt.Errorf("violated: %s", some(bad)))
-	case len(unsure) > 0:
-		return coded(exitInconclusive, fmt.Errorf("inconclusive: %s", some(unsure)))
 	}
-	return nil
+	return undecided(f.undecided(c))
+}
+
+// undecided are the rows of the levels that matter that are inconclusive.
+func (f *checkFlags) undecided(c *result.Check) (rows []string) {
+	for i := range c.Rows {
+		if r := &c.Rows[i]; r.Outcome == result.CheckInconclusive && slices.Contains(f.failing(), r.Level) {
+			rows = append(rows, r.ID+" (MQTT "+r.MQTT+")")
+		}
+	}
+	return rows
+}
+
+func undecided(rows []string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return coded(exitInconclusive, fmt.Errorf("inconclusive: %s", some(rows)))
 }
 
 // some is a list for one line.

@@ -143,7 +143,7 @@ func (f *checkFlags) judgeAgain(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := f.print(cmd.OutOrStdout(), c); err != nil {
+	if err := f.print(cmd.OutOrStdout(), f.replay, c); err != nil {
 		return err
 	}
 	return f.verdict(c)

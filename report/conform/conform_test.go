@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +59,7 @@ func wants(t *testing.T, got string, parts ...string) {
 }
 
 func TestTable(t *testing.T) {
-	got := render(t, func(b *strings.Builder) error { return Table(b, sample(), 100) })
+	got := render(t, func(b *strings.Builder) error { return Table(b, sample(), 100, false) })
 	wants(t, got,
 		"mosquitto (2.0.11)\n", "MQTT 3.1.1: QoS up to 2, Receive Maximum 65535, delivers at PUBREL, acknowledgements in order\n  (declared)", "MQTT 5.0: not spoken: p: the CONNECT",
 		"A1    | 1 ok, 1 violated", "H     | 0 ok, 1 inconclusive", "| 0 ok, 1 n/a", "RES-04   3.1.1 must     cut and resumed", "in 3 of 20 rounds", "- A came twice", "- late (info)", "- and 1 more",
@@ -71,6 +73,52 @@ func TestTable(t *testing.T) {
 		if len([]rune(strings.TrimSuffix(line, "\n"))) > 130 {
 			t.Errorf("a line of %d columns: %s", len(line), line)
 		}
+	}
+}
+
+func TestColorChangesNoText(t *testing.T) {
+	c := sample()
+	c.Version = "2\x1b[31m"
+	plain := render(t, func(b *strings.Builder) error { return Table(b, c, 60, false) })
+	color := render(t, func(b *strings.Builder) error { return Table(b, c, 60, true) })
+	if strings.Contains(plain, "\x1b") {
+		t.Errorf("an escape sequence without color:\n%q", plain)
+	}
+	wants(t, color, "\x1b[1;31mviolated\x1b[0m", "\x1b[1;33minconclusive\x1b[0m", "\x1b[1;31m1 ok, 1 violated")
+	bare := strings.NewReplacer("\x1b[1;31m", "", "\x1b[1;33m", "", "\x1b[0m", "").Replace(color)
+	trim := func(s string) (all []string) {
+		for line := range strings.Lines(s) {
+			all = append(all, strings.TrimRight(line, " \n"))
+		}
+		return all
+	}
+	if !slices.Equal(trim(bare), trim(plain)) {
+		t.Errorf("with color:\n%s\nwithout:\n%s", bare, plain)
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	var lines []string
+	for i := range 1000 {
+		lines = append(lines, fmt.Sprintf("  line %d", i))
+	}
+	lines[500] = "! line 500"
+	got := Excerpt(strings.Join(lines, "\n") + "\n")
+	wants(t, got, "  line 0\n", "  line 11\n  ... 476 lines\n  line 488\n", "! line 500\n", "  line 512\n  ... 487 lines\n")
+	if n := strings.Count(got, "\n"); n != 12+1+25+1 {
+		t.Errorf("%d lines", n)
+	}
+	lines[500] = "  line 500"
+	got = Excerpt(strings.Join(lines, "\n"))
+	wants(t, got, "  line 0\n", "  ... 928 lines\n  line 940\n", "  line 999\n")
+	for i := range lines {
+		lines[i] = "! wrong"
+	}
+	if got = Excerpt(strings.Join(lines, "\n")); strings.Count(got, "\n") != excerptLines+1 || !strings.HasSuffix(got, "  ... 600 lines\n") {
+		t.Errorf("%d lines, the end is %q", strings.Count(got, "\n"), got[len(got)-30:])
+	}
+	if got := Excerpt("one\n"); got != "one\n" {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -88,7 +136,7 @@ func TestJSON(t *testing.T) {
 }
 
 func TestJUnit(t *testing.T) {
-	got := render(t, func(b *strings.Builder) error { return JUnit(b, sample(), "must") })
+	got := render(t, func(b *strings.Builder) error { return JUnit(b, sample(), nil, "must") })
 	var s suites
 	if err := xml.Unmarshal([]byte(got), &s); err != nil {
 		t.Fatal(err)
@@ -97,10 +145,17 @@ func TestJUnit(t *testing.T) {
 		t.Errorf("%d tests, %d failures, %d errors, %d skipped, %d suites", s.Tests, s.Failures, s.Errors, s.Skipped, len(s.Suites))
 	}
 	wants(t, got, `<failure type="must" message="A came twice">`, `<skipped message="needs an announced`, `<error type="inconclusive" message="p: connection refused">`, "<system-out>info: swapped</system-out>", `time="90.000"`)
-	if got := render(t, func(b *strings.Builder) error { return JUnit(b, sample(), "must", "contract", "info") }); strings.Count(got, "<failure") != 3 {
+	if got := render(t, func(b *strings.Builder) error { return JUnit(b, sample(), nil, "must", "contract", "info") }); strings.Count(got, "<failure") != 3 {
 		t.Error("all levels fail, and there are not three failures")
 	}
-	if err := JUnit(failing{}, sample()); err == nil {
+	got = render(t, func(b *strings.Builder) error {
+		return JUnit(b, sample(), func(path string) string { return "!  1 ms <-- " + path + " \x01\n" }, "must")
+	})
+	if err := xml.Unmarshal([]byte(got), &s); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, got, "must: A came twice", "!  1 ms &lt;-- evidence/RES-04-3.1.1.txt \uFFFD")
+	if err := JUnit(failing{}, sample(), nil); err == nil {
 		t.Error("a write that failed is no error")
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"inflight/report/internal/human"
 	"inflight/runner/result"
 )
 
@@ -57,7 +59,7 @@ func found(r *result.CheckRow) string {
 }
 
 // cell keeps a text inside a cell of a table.
-func cell(s string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s) }
+func cell(s string) string { return strings.ReplaceAll(human.Clean(s), "|", "\\|") }
 
 // The elements of JUnit XML as CI systems read them.
 type (
@@ -102,9 +104,10 @@ type (
 )
 
 // JUnit writes the check as JUnit XML: a suite for each version and group, a case for each row. A violation of one of the
-// levels in fail is a failure, an inconclusive row an error, a row that is not applicable skipped; what else was violated
-// stands in the case's output.
-func JUnit(w io.Writer, c *result.Check, fail ...string) error {
+// levels in fail is a failure with an excerpt of its transcript, an inconclusive row an error, a row that is not applicable
+// skipped; what else was violated stands in the case's output. transcript reads a file of evidence, "" if it cannot be
+// read; nil leaves transcripts out.
+func JUnit(w io.Writer, c *result.Check, transcript func(path string) string, fail ...string) error {
 	all := &suites{Name: "inflight check " + c.Target, Time: seconds(time.Duration(c.TookNs))}
 	byName := map[string]*suite{}
 	for i := range c.Rows {
@@ -116,7 +119,7 @@ func JUnit(w io.Writer, c *result.Check, fail ...string) error {
 			byName[name] = s
 			all.Suites = append(all.Suites, s)
 		}
-		s.add(r, fail)
+		s.add(r, transcript, fail)
 	}
 	for _, s := range all.Suites {
 		s.Time = seconds(s.took)
@@ -134,7 +137,7 @@ func JUnit(w io.Writer, c *result.Check, fail ...string) error {
 	return err
 }
 
-func (s *suite) add(r *result.CheckRow, fail []string) {
+func (s *suite) add(r *result.CheckRow, transcript func(string) string, fail []string) {
 	t := testCase{Class: "mqtt." + r.MQTT + "." + r.Group, Name: r.ID + ": " + r.Title, Time: seconds(time.Duration(r.TookNs))}
 	var lines []string
 	for _, f := range r.Findings {
@@ -144,8 +147,13 @@ func (s *suite) add(r *result.CheckRow, fail []string) {
 	body := strings.Join(lines, "\n")
 	switch r.Outcome {
 	case result.CheckViolated:
-		if contains(fail, r.ViolatedLevel) {
+		if slices.Contains(fail, r.ViolatedLevel) {
 			s.Failures++
+			if transcript != nil && len(r.Evidence) > 0 {
+				if text := transcript(r.Evidence[0]); text != "" {
+					body += "\n\n" + Excerpt(text)
+				}
+			}
 			t.Failure = &message{Type: r.ViolatedLevel, Text: r.Findings[0].Text, Body: body}
 			body = ""
 		}
@@ -162,15 +170,6 @@ func (s *suite) add(r *result.CheckRow, fail []string) {
 	s.Tests++
 	s.took += time.Duration(r.TookNs)
 	s.Cases = append(s.Cases, t)
-}
-
-func contains(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }

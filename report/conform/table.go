@@ -12,23 +12,24 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"inflight/report/internal/human"
 	"inflight/runner/result"
 )
 
-// Table writes the check for people, in lines of about width columns.
-func Table(w io.Writer, c *result.Check, width int) error {
+// Table writes the check for people, in lines of about width columns, with color if the terminal has it.
+func Table(w io.Writer, c *result.Check, width int, color bool) error {
 	out := bufio.NewWriter(w)
 	width = max(width, 60)
-	fmt.Fprintf(out, "%s", c.Target)
+	fmt.Fprintf(out, "%s", human.Clean(c.Target))
 	if c.Version != "" {
-		fmt.Fprintf(out, " (%s)", c.Version)
+		fmt.Fprintf(out, " (%s)", human.Clean(c.Version))
 	}
 	fmt.Fprintln(out)
 	for _, v := range c.Speaks {
 		wrap(out, "", "  ", "MQTT "+v.MQTT+": "+abilities(v), width)
 	}
 	fmt.Fprintln(out)
-	groups(out, c)
+	groups(out, c, paint(color))
 	for _, section := range []struct{ title, outcome string }{
 		{"violated", result.CheckViolated}, {"inconclusive", result.CheckInconclusive},
 	} {
@@ -36,7 +37,7 @@ func Table(w io.Writer, c *result.Check, width int) error {
 		if len(rows) == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "\n%s\n", section.title)
+		fmt.Fprintf(out, "\n%s\n", paint(color).outcome(section.outcome, section.title))
 		for _, r := range rows {
 			detail(out, r, width)
 		}
@@ -45,7 +46,7 @@ func Table(w io.Writer, c *result.Check, width int) error {
 	fmt.Fprintln(out)
 	fmt.Fprintln(out, Summary(c))
 	if c.Partial {
-		fmt.Fprintf(out, "! cut off: %s\n", c.Trouble)
+		fmt.Fprintf(out, "! cut off: %s\n", human.Clean(c.Trouble))
 	}
 	return out.Flush()
 }
@@ -100,8 +101,20 @@ func abilities(v result.CheckVersion) string {
 	return strings.Join(parts, ", ")
 }
 
+// paint colors words, if it is true.
+type paint bool
+
+// outcome is a text in the color of an outcome, which changes nothing about its width on the screen.
+func (p paint) outcome(outcome, text string) string {
+	code := map[string]string{result.CheckViolated: "1;31", result.CheckInconclusive: "1;33"}[outcome]
+	if !p || code == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
 // groups is a line for each group, with a column for each version.
-func groups(out io.Writer, c *result.Check) {
+func groups(out io.Writer, c *result.Check, p paint) {
 	type cell struct{ ok, bad, unsure, none int }
 	cells := map[[2]string]*cell{}
 	var names, versions []string
@@ -149,7 +162,14 @@ func groups(out io.Writer, c *result.Check) {
 					}
 				}
 			}
-			line += fmt.Sprintf("| %-34s", text)
+			padded := fmt.Sprintf("%-34s", text)
+			switch n := cells[[2]string{g, v}]; {
+			case n != nil && n.bad > 0:
+				padded = p.outcome(result.CheckViolated, padded)
+			case n != nil && n.unsure > 0:
+				padded = p.outcome(result.CheckInconclusive, padded)
+			}
+			line += "| " + padded
 		}
 		fmt.Fprintln(out, strings.TrimRight(line, " "))
 	}
@@ -234,7 +254,7 @@ func notApplicable(out io.Writer, c *result.Check, width int) {
 func wrap(out io.Writer, first, rest, text string, width int) {
 	line, used := first, utf8.RuneCountInString(first)
 	empty := true
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(human.Clean(text)) {
 		n := utf8.RuneCountInString(word)
 		if !empty && used+1+n > width {
 			fmt.Fprintln(out, line)
