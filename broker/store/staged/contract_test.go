@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"inflight/broker/store"
 	"inflight/broker/store/storetest"
 )
@@ -215,6 +217,27 @@ func TestCluster(t *testing.T) {
 		t.Skip("starts a cluster of three; run without -short")
 	}
 	nodes := trio(t)
+	t.Run("a subscription that was just made is found by every node", func(t *testing.T) {
+		var stores [3]*Store
+		for i, n := range nodes {
+			stores[i] = n.open(t)
+		}
+		for i := range 12 {
+			if some, err := (streamInterest{stores[i%3]}).subscribed(starting(t)); some || err != nil {
+				t.Fatalf("somebody subscribes: %v, %v", some, err)
+			}
+			cfg := jetstream.ConsumerConfig{Durable: fmt.Sprint("c", i), AckPolicy: jetstream.AckExplicitPolicy}
+			if _, err := stores[i%3].js.CreateConsumer(starting(t), msgsStream, cfg); err != nil {
+				t.Fatal(err)
+			}
+			if some, err := (streamInterest{stores[(i+1)%3]}).subscribed(starting(t)); !some || err != nil {
+				t.Fatalf("it is found: %v, %v", some, err)
+			}
+			if err := stores[i%3].drop(starting(t), cfg.Durable); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 	t.Run("contract", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) *storetest.Fixture {
 			fx := nodes[0].fixture(t)

@@ -266,7 +266,7 @@ func (s *Store) tellFloor(last bool) {
 	}
 	answer := make(chan error, 1)
 	d.telling, d.floor, d.told = answer, floor, time.Now()
-	s.resetGuard(origin(s.cfg.Node), floor, func(err error) { answer <- err })
+	s.letDeliveriesGo(floor, func(err error) { answer <- err })
 	if last {
 		<-answer
 	}

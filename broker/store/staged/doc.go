@@ -9,6 +9,7 @@
 //	                                                   there is none, and goes by itself
 //	              inf.o.<client>                       what a kept session has sent and not seen acknowledged, likewise
 //	              inf.n.<origin>                       the name of each node that was ever there
+//	              inf.i                                whether anyone subscribes
 //	INF_retained  inf.r.<topic as a subject>           retained messages, last value; an empty one says that there is none
 //
 // <client> is a hash of the Client Identifier; <origin> is a hash of the name of the node that released the message, or _
@@ -42,6 +43,19 @@
 // A release whose answer was lost may be in the stream and may not: the floor waits before it, a second later a message
 // that nobody subscribes to marks the place behind which it cannot come any more, and what is up to there is looked at
 // in the same way.
+//
+// When the floor moves, the stream lets go of what is below it message by message, each by a vote of its members, on top of
+// the vote that stored it. Where nobody subscribes it is purged instead, all of it by one vote. The guard is needed there as
+// well: a copy that seems pending would swallow the next publication on its Packet Identifier. Invariant: up to a floor
+// that was known before the record inf.i was read as unwanted, no subscriber is owed anything. For
+//
+//   - who subscribes makes the consumer first, then sees to it that the record says wanted, then is told (see declare). So
+//     what it is owed is above that floor; or the record was wanted before, and is not any more;
+//   - it becomes unwanted by two writes, both on condition that nobody has written in between, with a look at the list of
+//     consumers between them (see leave). A consumer whose owner read wanted before the first write is in that list: the
+//     list is taken from the member that leads, and only once it shows a consumer that was made after the first write. An
+//     owner that reads later writes, and then either the second write fails, or the client is told after it;
+//   - a power cut may lose the record and leave consumers of kept sessions. So a node looks before it serves.
 //
 // What remains: a power cut on a node that does not sync each write (durability file) can lose what JetStream had not
 // synced, as everywhere; and the clocks of the nodes must agree to less than DuplicateWindow/3.

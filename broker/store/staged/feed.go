@@ -121,10 +121,15 @@ func (s *Store) begin(ctx context.Context, f *feed, cfg jetstream.ConsumerConfig
 	if err := s.nc.FlushWithContext(ctx); err != nil {
 		return "", err
 	}
-	if !durable {
-		return name, s.create(ctx, cfg)
+	if durable {
+		err = s.consumer(ctx, f, cfg)
+	} else {
+		err = s.create(ctx, cfg)
 	}
-	return name, s.consumer(ctx, f, cfg)
+	if err == nil {
+		err = s.declare(ctx)
+	}
+	return name, err
 }
 
 // consumer creates the consumer of a subscription, or turns one that exists to the feed's own subject. JetStream then
@@ -189,6 +194,9 @@ func (s *Store) drop(ctx context.Context, name string) error {
 	err := persist(ctx, func(ctx context.Context) error { return s.js.DeleteConsumer(ctx, msgsStream, name) })
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil
+	}
+	if err == nil {
+		s.lookSoon()
 	}
 	return err
 }

@@ -190,6 +190,20 @@ func awaitNothingKept(t *testing.T, s *Store, node string) {
 	}
 }
 
+// awaitKept waits until the delivery stream says that it keeps something of a node: it counts a moment later.
+func awaitKept(t *testing.T, s *Store, node string) {
+	t.Helper()
+	for end := time.Now().Add(startUp); ; time.Sleep(5 * time.Millisecond) {
+		_, pending, err := s.guardState(origin(node))
+		if err == nil && pending {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the guard of %s keeps nothing: %v", node, err)
+		}
+	}
+}
+
 // forgetIDs makes the delivery stream forget every message id, as it does when the duplicate window is over.
 func forgetIDs(t *testing.T, s *Store) {
 	t.Helper()
@@ -233,6 +247,48 @@ func TestReleasedBeforeACrash(t *testing.T) {
 	e.Release(1, withheld.Ref, got)
 	in.Want("now", "withheld")
 	awaitNothingKept(t, s, "n1")
+}
+
+// The same where nobody subscribes, and what was released before is purged.
+func TestReleasedToNobodyBeforeACrash(t *testing.T) {
+	t.Parallel()
+	m := single(t)
+	s := m.open(t)
+	e := storetest.NewEnv(t, s)
+	for id := uint16(1); id < 10; id++ {
+		msg := e.Msg(2, fmt.Sprint(id))
+		e.Release(id, e.Hold(id, msg), msg)
+	}
+	awaitNothingKept(t, s, "n1")
+	last := uint64(9)
+	for range 3 {
+		withheld := store.Held{ID: 20, Ref: e.Hold(20, e.Msg(2, "withheld"))}
+		for id := uint16(21); id < 26; id++ {
+			msg := e.Msg(2, fmt.Sprint(id))
+			e.Release(id, e.Hold(id, msg), msg)
+		}
+		err := gather(1, func(_ int, done func(error)) { s.letDeliveriesGo(last+2, done) })[0]
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := s.js.Stream(starting(t), msgsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first := stream.CachedInfo().State.FirstSeq; first != last+3 {
+			t.Fatalf("the stream begins at %d, want %d: above what is done with", first, last+3)
+		}
+		last += 5
+		s.Discard(e.Client, withheld.Ref)
+		awaitNothingKept(t, s, "n1")
+	}
+	withheld, _ := released(e, 5)
+	m.stop()
+	m.start()
+	s = m.open(t)
+	wantInterest(t, "nobody has ever subscribed", s, unwanted)
+	awaitStaged(t, s, e.Client, 1)
+	e.View(s).WantHeld("only the withheld one", withheld)
 }
 
 // The same with the node still there and the store gone, after the duplicate window: the table has forgotten all of them.
@@ -384,6 +440,7 @@ func TestSweepOld(t *testing.T) {
 	e := storetest.NewEnv(t, m.open(t))
 	s := m.openAs(t, "n2")
 	released(e, 3)
+	awaitKept(t, s, "n1")
 	if err := s.sweepOld(starting(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -92,21 +92,34 @@ func (s *Store) RetainedEnd(ctx context.Context) (uint64, error) {
 
 // lastSeq is the last sequence of a stream.
 func (s *Store) lastSeq(stream string) (uint64, error) {
-	data, err := s.askAgain("$JS.API.STREAM.INFO."+stream, nil, true)
+	info, err := s.streamInfo(stream)
 	if err != nil {
 		return 0, err
 	}
-	var info struct {
-		Error *apiError `json:"error"`
-		State struct {
-			Last uint64 `json:"last_seq"`
-		} `json:"state"`
+	return info.State.Last, nil
+}
+
+// streamInfo is what is of interest here in the state of a stream.
+type streamInfo struct {
+	Error *apiError `json:"error"`
+	State struct {
+		Last      uint64 `json:"last_seq"`
+		Consumers int    `json:"consumer_count"`
+	} `json:"state"`
+}
+
+// streamInfo asks the leader of a stream for its state.
+func (s *Store) streamInfo(stream string) (*streamInfo, error) {
+	data, err := s.askAgain("$JS.API.STREAM.INFO."+stream, nil, true)
+	if err != nil {
+		return nil, err
 	}
+	var info streamInfo
 	if err := json.Unmarshal(data, &info); err != nil {
-		return 0, fmt.Errorf("answer of stream %s: %w", stream, err)
+		return nil, fmt.Errorf("answer of stream %s: %w", stream, err)
 	}
 	if info.Error != nil {
-		return 0, info.Error
+		return nil, info.Error
 	}
-	return info.State.Last, nil
+	return &info, nil
 }

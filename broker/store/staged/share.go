@@ -291,10 +291,14 @@ func (g *group) join(ctx context.Context, m *groupMember) error {
 
 // create creates the group's consumer, or finds it.
 func (g *group) create(ctx context.Context) error {
-	return persist(ctx, func(ctx context.Context) error {
+	err := persist(ctx, func(ctx context.Context) error {
 		_, err := g.s.js.CreateConsumer(ctx, msgsStream, g.cfg)
 		return err
 	})
+	if err == nil {
+		err = g.s.declare(ctx)
+	}
+	return err
 }
 
 // listen subscribes to what is pulled, and, as one of the nodes that have members, to QoS 0 publications. The lock of the

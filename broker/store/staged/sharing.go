@@ -265,8 +265,13 @@ func (s *Store) giveBack(group, id string, data []byte) error {
 
 // consumerNames lists the consumers of the delivery stream.
 func (s *Store) consumerNames(context.Context) (names []string, err error) {
+	return s.consumersOf(msgsStream)
+}
+
+// consumersOf lists the consumers of a stream.
+func (s *Store) consumersOf(stream string) (names []string, err error) {
 	for {
-		data, err := s.askAgain("$JS.API.CONSUMER.NAMES."+msgsStream, []byte(`{"offset":`+strconv.Itoa(len(names))+`}`), true)
+		data, err := s.askAgain("$JS.API.CONSUMER.NAMES."+stream, []byte(`{"offset":`+strconv.Itoa(len(names))+`}`), true)
 		if err != nil {
 			return nil, err
 		}

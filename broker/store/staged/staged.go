@@ -33,12 +33,14 @@ const (
 	retainedRoot = "inf.r."
 	transient    = "inf.q."
 
+	interestSubject = "inf.i"
+
 	anyOrigin = msgsRoot + "*." // what subscriptions filter by
 )
 
 // layout is the version of what is in the streams; each of them carries it in its metadata. The first one left none.
 const (
-	layout    = "3"
+	layout    = "4"
 	layoutKey = "inflight-layout"
 )
 
@@ -107,6 +109,7 @@ type Store struct {
 	settling settling
 	shared   chan struct{} // closed when sharer has ended
 
+	looking  looking // of sweeper
 	guard    *guard
 	discards discards
 	sweeps   sweeps
@@ -139,7 +142,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		groups: make(map[string]*group), left: make(map[string]leftover), shared: make(chan struct{}),
 		settling: settling{groups: make(map[string]map[settled]*settlement)},
 		discards: discards{kick: make(chan struct{}, 1)}, stop: make(chan struct{}), stopped: make(chan struct{}),
-		sweeps: sweeps{stopped: make(chan struct{})}, maxSubject: maxSubject,
+		sweeps: sweeps{stopped: make(chan struct{})}, looking: looking{soon: make(chan struct{}, 1)}, maxSubject: maxSubject,
 	}
 	consumers := 0 // as many as the node allows
 	if cfg.Foreign {
@@ -148,7 +151,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	streams := []jetstream.StreamConfig{
 		{Name: stagedStream, Subjects: []string{stagedRoot + "*.*"}, Duplicates: 100 * time.Millisecond},
 		{Name: msgsStream, Subjects: []string{msgsRoot + ">"}, Retention: jetstream.InterestPolicy, Duplicates: DuplicateWindow, MaxConsumers: consumers},
-		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*", nodesRoot + "*"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true},
+		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*", nodesRoot + "*", interestSubject}, MaxMsgsPerSubject: 1, AllowMsgTTL: true},
 		{Name: retainedStream, Subjects: []string{retainedRoot + ">"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true},
 	}
 	for _, c := range streams {
@@ -164,6 +167,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.lead(ctx, c.Name, info)
 	}
 	if s.calls, err = newCalls(cfg.Conn, cfg.Timeout); err != nil {
+		return nil, err
+	}
+	if err := s.openInterest(ctx); err != nil {
+		s.calls.close()
 		return nil, err
 	}
 	if err := s.openGuard(ctx); err != nil {

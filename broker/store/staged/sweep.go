@@ -38,8 +38,11 @@ type sweeps struct {
 	stopped chan struct{}
 }
 
-// guardName is the name of a node's guard among the consumers of the delivery stream.
-func guardName(origin string) string { return "guard_" + origin }
+// guardPrefix begins the names of the guards among the consumers of the delivery stream.
+const guardPrefix = "guard_"
+
+// guardName is the name of a node's guard.
+func guardName(origin string) string { return guardPrefix + origin }
 
 // openGuard makes the guard of this node, or finds it, and discards every copy whose release is durable.
 func (s *Store) openGuard(ctx context.Context) error {
@@ -282,19 +285,24 @@ func (s *Store) clearDoubts(last bool) {
 	s.guard.cleared(fails, fence)
 }
 
-// sweeper sweeps until the store ends.
+// sweeper sweeps, and looks whether anyone subscribes, until the store ends.
 func (s *Store) sweeper() {
 	defer close(s.sweeps.stopped)
-	tick := time.NewTicker(sweepEvery)
+	tick, look := time.NewTicker(sweepEvery), time.NewTicker(interestEvery)
 	defer tick.Stop()
+	defer look.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
+		case <-look.C:
+			s.look()
+		case <-s.looking.soon:
+			s.look()
 		case <-tick.C:
-		}
-		if err := s.sweepOld(context.Background()); err != nil && !errors.Is(err, store.ErrClosed) {
-			s.log.Warn("releases of nodes that are gone", "error", err)
+			if err := s.sweepOld(context.Background()); err != nil && !errors.Is(err, store.ErrClosed) {
+				s.log.Warn("releases of nodes that are gone", "error", err)
+			}
 		}
 	}
 }
