@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -50,6 +51,7 @@ func (t *table) write() {
 	if len(m.Groups) > 0 {
 		t.b.WriteString("\n")
 	}
+	t.details()
 	for _, s := range m.Headline {
 		t.text("", s)
 	}
@@ -82,6 +84,44 @@ func (t *table) write() {
 	}
 	for _, s := range m.Warnings {
 		t.text("! ", s)
+	}
+}
+
+// details writes what subscribers saw, and what the load took where they or a rate were part of it: there the question is what
+// it cost.
+func (t *table) details() {
+	m := t.model
+	tables := m.Delivery
+	if len(tables) > 0 {
+		tables = append(slices.Clone(tables), m.Resources...)
+	}
+	if m.Gaps != nil {
+		tables = append(slices.Clone(tables), *m.Gaps)
+	}
+	for _, d := range tables {
+		fmt.Fprintf(&t.b, "%s\n", d.Heading)
+		var columns []column
+		for i, head := range d.Head {
+			c := column{head: head, left: d.Text[i]}
+			for j, row := range d.Rows {
+				s := row[i]
+				if i == 0 && j > 0 && d.Rows[j-1][0] == s {
+					s = ""
+				}
+				c.cells = append(c.cells, s)
+			}
+			columns = append(columns, c)
+		}
+		// The last columns are those that a narrow terminal can do without; the page has all of them.
+		for {
+			lines, wide := layout(columns, "  ")
+			if wide <= t.width || len(columns) <= 4 {
+				t.b.WriteString(lines)
+				break
+			}
+			columns = columns[:len(columns)-1]
+		}
+		t.b.WriteString("\n")
 	}
 }
 

@@ -39,23 +39,26 @@ func open(t *testing.T, set *Set, connect *packet.Connect, v packet.Version) *li
 	t.Helper()
 	client, server := net.Pipe()
 	l := &link{t: t, client: client, broker: set.Wrap(server), got: make(chan []byte, 100)}
-	go func() {
-		for {
-			buf := make([]byte, 4096)
-			n, err := client.Read(buf)
-			if err != nil {
-				close(l.got)
-				return
-			}
-			l.got <- buf[:n]
-		}
-	}()
+	go l.receive()
 	t.Cleanup(func() { client.Close(); server.Close() })
 	l.put(v.AppendConnect(nil, connect))
 	l.reads(1)
 	l.broker.Write(v.AppendConnack(nil, &packet.Connack{}))
 	l.wants("CONNACK", v.AppendConnack(nil, &packet.Connack{}))
 	return l
+}
+
+// receive is what the client gets, until the end.
+func (l *link) receive() {
+	for {
+		buf := make([]byte, 4096)
+		n, err := l.client.Read(buf)
+		if err != nil {
+			close(l.got)
+			return
+		}
+		l.got <- buf[:n]
+	}
 }
 
 func (l *link) put(b []byte) {
@@ -115,6 +118,14 @@ func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
 var kept = &packet.Connect{ClientID: "c"}
 
+// many are messages 1 to n.
+func many(n int) (all []byte) {
+	for id := range uint16(n) {
+		all = append(all, pub(2, id+1, false, "m")...)
+	}
+	return all
+}
+
 // What the broker writes, and what the client gets of it.
 func TestFromBroker(t *testing.T) {
 	for _, test := range []struct {
@@ -169,6 +180,8 @@ func TestFromClient(t *testing.T) {
 		{"early-delivery", pub(2, 2, false, "A"), join(pub(1, 40_001, false, "A"), pub(2, 2, false, "A")), nil},
 		{"window-blocks", join(pub(2, 1, false, "A"), end), pub(2, 1, false, "A"), nil},
 		{"clean-keeps", []byte{0xE0, 0}, []byte{0xE0, 0}, nil},
+		{"overflow-drop", join(many(17), ack(packet.PUBREL, 17)), many(16), join(ack(packet.PUBREC, 17), ack(packet.PUBCOMP, 17))},
+		{"dup-pubrec-error", join(pub(2, 1, false, "A"), pub(2, 1, true, "A")), join(pub(2, 1, false, "A"), pub(2, 1, true, "A")), nil}, // 3.1.1 has no codes
 	} {
 		set, err := New(test.fault)
 		if err != nil {
@@ -243,6 +256,114 @@ func TestSessions(t *testing.T) {
 	if got := l.reads(1); len(got) != len(whole) {
 		t.Errorf("the broker gets %x of %x", got, whole)
 	}
+}
+
+// A broker that knows one identifier only takes each acknowledgement for the oldest delivery that it can be of.
+func TestReusedIdentifier(t *testing.T) {
+	set, _ := New("id-reused")
+	l := open(t, set, kept, packet.V311)
+	go l.broker.Write(join(pub(1, 1, false, "A"), pub(2, 2, false, "B")))
+	l.wants("deliveries", join(pub(1, 7, false, "A"), pub(2, 7, false, "B")))
+	for _, step := range []struct {
+		client, broker []byte
+		t              packet.Type
+	}{
+		{ack(packet.PUBREC, 7), ack(packet.PUBREC, 2), packet.PUBREC},
+		{ack(packet.PUBACK, 7), ack(packet.PUBACK, 1), packet.PUBACK},
+		{nil, ack(packet.PUBREL, 2), packet.PUBREL},
+		{ack(packet.PUBCOMP, 7), ack(packet.PUBCOMP, 2), packet.PUBCOMP},
+		{ack(packet.PUBACK, 7), ack(packet.PUBACK, 7), packet.PUBACK}, // of nothing
+	} {
+		if step.client == nil {
+			go l.broker.Write(step.broker)
+			l.wants("release", ack(packet.PUBREL, 7))
+			continue
+		}
+		l.put(step.client)
+		if got := l.reads(1); !bytes.Equal(got, step.broker) {
+			t.Errorf("%v: the broker gets %x, want %x", step.t, got, step.broker)
+		}
+	}
+}
+
+// A release that is owed after a resumption, and what was queued or acknowledged before it.
+func TestResumption(t *testing.T) {
+	set, _ := New("pubrel-as-publish", "queue-lost")
+	l := open(t, set, kept, packet.V311)
+	go l.broker.Write(join(pub(2, 5, false, "A"), ack(packet.PUBREL, 5)))
+	l.wants("first", join(pub(2, 5, false, "A"), ack(packet.PUBREL, 5)))
+	l = open(t, set, kept, packet.V311)
+	go l.broker.Write(join(ack(packet.PUBREL, 5), pub(1, 6, false, "q1"), pub(1, 7, false, "q2"), pub(1, 8, false, "q3"), pub(1, 9, false, "q4")))
+	l.wants("owed and queued", join(pub(2, 5, true, "A"), pub(1, 9, false, "q4")))
+
+	set, _ = New("resend-acked")
+	l = open(t, set, kept, packet.V311)
+	go l.broker.Write(pub(2, 5, false, "A"))
+	l.wants("first", pub(2, 5, false, "A"))
+	l.put(join(ack(packet.PUBREC, 5), ack(packet.PUBCOMP, 5)))
+	l.reads(2)
+	client, server := net.Pipe()
+	defer client.Close()
+	l = &link{t: t, client: client, broker: set.Wrap(server), got: make(chan []byte, 9)}
+	go l.receive()
+	l.put(packet.V311.AppendConnect(nil, kept))
+	l.reads(1)
+	connack := packet.V311.AppendConnack(nil, &packet.Connack{SessionPresent: true})
+	go l.broker.Write(connack)
+	l.wants("acknowledged long ago", join(connack, pub(2, 40_001, true, "A")))
+	// The broker does not learn that its own delivery is acknowledged.
+	l.put(join(ack(packet.PUBREC, 40_001), pub(0, 0, false, "end")))
+	if got := l.reads(1); !bytes.Equal(got, pub(0, 0, false, "end")) {
+		t.Errorf("the broker gets %x", got)
+	}
+	l.wants("release", ack(packet.PUBREL, 40_001))
+	l.put(join(ack(packet.PUBCOMP, 40_001), pub(0, 0, false, "end")))
+	if got := l.reads(1); !bytes.Equal(got, pub(0, 0, false, "end")) {
+		t.Errorf("the broker gets %x", got)
+	}
+
+	set, _ = New("session-lost")
+	client, server = net.Pipe()
+	defer client.Close()
+	l = &link{t: t, client: client, broker: set.Wrap(server)}
+	l.put(packet.V311.AppendConnect(nil, kept))
+	if want := packet.V311.AppendConnect(nil, &packet.Connect{ClientID: "c", CleanSession: true}); !bytes.Equal(l.reads(1), want) {
+		t.Error("the broker is asked for the session")
+	}
+}
+
+func TestIdentifiersAndAliases(t *testing.T) {
+	set, _ := New("one-id-space")
+	l := open(t, set, kept, packet.V311)
+	go l.broker.Write(pub(1, 5, false, "A"))
+	l.wants("delivery", pub(1, 5, false, "A"))
+	l.put(join(pub(2, 5, false, "lost"), pub(2, 6, false, "B")))
+	if got := l.reads(1); !bytes.Equal(got, pub(2, 6, false, "B")) {
+		t.Errorf("the broker gets %x", got)
+	}
+
+	set, _ = New("pubrel-unknown-close")
+	l = open(t, set, kept, packet.V311)
+	l.put(ack(packet.PUBREL, 9))
+	if _, err := l.broker.Read(make([]byte, 9)); err == nil {
+		t.Error("the connection stays open")
+	}
+
+	set, _ = New("alias-stale", "dup-pubrec-error")
+	l = open(t, set, kept, packet.V5)
+	with := func(topic, body string) []byte {
+		return packet.V5.AppendPublish(nil, &packet.Publish{Topic: []byte(topic), Payload: []byte(body), QoS: 1, ID: 1, Properties: &packet.Properties{TopicAlias: packet.Some[uint16](3)}})
+	}
+	l.put(join(with("a", "1"), with("b", "2")))
+	if got := l.reads(2); !bytes.Equal(got, join(with("a", "1"), with("a", "2"))) {
+		t.Errorf("the broker gets %x", got)
+	}
+	two := packet.V5.AppendPublish(nil, &packet.Publish{Topic: []byte("t"), QoS: 2, ID: 4})
+	l.put(two)
+	l.reads(1)
+	l.put(two)
+	go l.broker.Read(make([]byte, 99))
+	l.wants("refusal", packet.V5.AppendAck(nil, packet.PUBREC, packet.Ack{ID: 4, Code: packet.PacketIdentifierInUse}))
 }
 
 // What is no sequence of packets passes as it is.

@@ -70,23 +70,31 @@ var faults = []Fault{
 	{"resend-new-id", "sends again under another identifier", ""},
 	{"resend-swap", "exchanges two deliveries that are sent again", ""},
 	{"resend-acked", "sends again after a resumption what was acknowledged", ""},
-	{"resend-live", "sends again on a live connection", ""},
+	{"resend-live", "sends again on a live connection", "5.0"},
 	{"queue-lost", "loses the first messages that were queued for a client that was away", ""},
 }
 
 // Set is a choice of faults, with what it knows of the sessions.
 type Set struct {
-	on map[string]bool
+	on   map[string]bool
+	slow float64 // share by which acknowledged messages are slower; 0: not
 
 	mu       sync.Mutex
 	sessions map[string]*session
 }
 
-// New makes a Set of the named faults.
+// New makes a Set of the named faults. Beside those of [Faults] there is "slow:10%", which breaks nothing: it makes the path
+// of acknowledged messages slower by that share, to see whether a comparison finds it.
 func New(names ...string) (*Set, error) {
 	s := &Set{on: map[string]bool{}, sessions: map[string]*session{}}
 	for _, name := range names {
 		name = strings.TrimSpace(name)
+		if share, ok, err := parseSlow(name); err != nil {
+			return nil, err
+		} else if ok {
+			s.slow = share
+			continue
+		}
 		if !slices.ContainsFunc(faults, func(f Fault) bool { return f.Name == name }) {
 			return nil, fmt.Errorf("no fault is called %q", name)
 		}
@@ -109,7 +117,15 @@ func (s *Set) Serve(l net.Listener, serve func(net.Conn)) error {
 }
 
 // Wrap puts the faults around one connection.
-func (s *Set) Wrap(nc net.Conn) net.Conn { return &conn{Conn: nc, set: s} }
+func (s *Set) Wrap(nc net.Conn) net.Conn {
+	if len(s.on) > 0 || s.slow == 0 {
+		nc = &conn{Conn: nc, set: s}
+	}
+	if s.slow > 0 {
+		nc = newSlowConn(nc, s.slow)
+	}
+	return nc
+}
 
 // session is what a Set remembers of a client, over its connections.
 type session struct {

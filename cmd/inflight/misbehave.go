@@ -20,7 +20,7 @@ type misbehaveFlags struct {
 }
 
 func (m *misbehaveFlags) register(f *pflag.FlagSet) {
-	f.StringSliceVar(&m.faults, "misbehave", nil, "`FAULTS` to plant, to test a conformance check (see: inflight check --self-test)")
+	f.StringSliceVar(&m.faults, "misbehave", nil, "`FAULTS` to plant, to test a conformance check (see: inflight check --self-test) or, as slow:10%, a comparison")
 	f.BoolVar(&m.known, "i-know-this-is-broken", false, "needed with --misbehave")
 }
 

@@ -45,6 +45,7 @@ func (m *Model) Markdown(w io.Writer, charts Charts) error {
 	if len(m.Groups) > 0 {
 		fmt.Fprintf(&b, "![%s](%s)\n\n![%s](%s)\n\n", escape(charts.ThroughputAlt), ThroughputFile, escape(charts.P99Alt), P99File)
 	}
+	m.detailTables(&b)
 	m.correctnessTable(&b)
 	if len(m.Warnings) > 0 {
 		b.WriteString("## Reservations\n\n")
@@ -107,6 +108,43 @@ func (m *Model) groupTable(b *strings.Builder, g Group) {
 		rows = append(rows, row)
 	}
 	pipes(b, align, rows)
+}
+
+// detailTables writes what came of the load and what it took.
+func (m *Model) detailTables(b *strings.Builder) {
+	if len(m.Delivery) > 0 {
+		b.WriteString("## Delivery\n\n")
+		detailTable(b, m.Delivery)
+	}
+	if m.Gaps != nil {
+		b.WriteString("## QoS 2 beside QoS 1\n\n")
+		detailTable(b, []Table{*m.Gaps})
+	}
+	if len(m.Resources) > 0 {
+		b.WriteString("<details><summary>Resources</summary>\n\n")
+		detailTable(b, m.Resources)
+		b.WriteString("</details>\n\n")
+	}
+}
+
+func detailTable(b *strings.Builder, tables []Table) {
+	for _, t := range tables {
+		fmt.Fprintf(b, "%s\n\n", escape(t.Heading))
+		align := ""
+		rows := [][]string{{}}
+		for i, head := range t.Head {
+			rows[0] = append(rows[0], escape(head))
+			align += map[bool]string{true: "l", false: "r"}[t.Text[i]]
+		}
+		for _, line := range t.Rows {
+			var row []string
+			for _, s := range line {
+				row = append(row, escape(s))
+			}
+			rows = append(rows, row)
+		}
+		pipes(b, align, rows)
+	}
 }
 
 func (m *Model) correctnessTable(b *strings.Builder) {

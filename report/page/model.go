@@ -26,6 +26,10 @@ type Model struct {
 	Overall  []Overall
 	Control  string // in words; empty without one
 
+	Delivery  []Table // what subscribers and an open loop saw, one for each group that has either
+	Resources []Table // what the load took, one for each group
+	Gaps      *Table  // how much of its throughput at QoS 1 each arm keeps at QoS 2; nil unless both were measured
+
 	Correctness []Correctness
 	Correct     string // the same, summed, in one line
 	Warnings    []string
@@ -133,6 +137,7 @@ func New(r *result.Result) *Model {
 		m.Overall = append(m.Overall, overall(&r.Overall[i]))
 	}
 	m.Control = control(r)
+	m.details(r)
 	m.correctness(r)
 	m.Warnings = warnings(r, len(m.Groups) > 1)
 	m.headline(r)

@@ -164,7 +164,7 @@ func windows(r *result.Result, warn func(code, format string, args ...any)) {
 		var low []string
 		for _, p := range Points(r) {
 			s := Summarise(r, arm.Name, p)
-			if s == nil || p.QoS == 0 || s.InFlight == 0 || s.InFlight >= windowFilled*float64(p.Window) {
+			if s == nil || p.QoS == 0 || p.Rate > 0 || s.InFlight == 0 || s.InFlight >= windowFilled*float64(p.Window) {
 				continue
 			}
 			low = append(low, fmt.Sprintf("%.3g of %d", s.InFlight, p.Window))

@@ -115,7 +115,7 @@ var groupMISC = []*Rule{
 	},
 	{
 		ID: "MISC-05", Title: "a Will is published when the connection ends without DISCONNECT: cut, takeover, Keep Alive, Protocol Error", In: Both, Level: Must, Statements: "3.1.2-8", Needs: inWindow,
-		Faults: []string{"lose", "deliver-twice"},
+		Faults: []string{"deliver-twice"},
 		Script: func(s *Script) {
 			s.Watch("w", 2, "t")
 			s.Connect("a", WithWill(willOf("cut")))

@@ -65,7 +65,7 @@ func TestParseRefuses(t *testing.T) {
 		{"nats-server@2.15.3", `"2.15.3" is not an exact version: did you mean "v2.15.3"?`},
 		{"nats-server@latest", `"latest" is not an exact version (versions look like v2.15.3; known: `},
 		{"nats-server@v1.4.1", "cannot be of github.com/nats-io/nats-server/v2, which is v2"},
-		{"reference?stroe=staged", `unknown parameter "stroe": did you mean "store"? known: binary, nodes, pipeline, port, replicas, store`},
+		{"reference?stroe=staged", `unknown parameter "stroe": did you mean "store"? known: binary, nodes, pipeline, port, replicas, slow, store`},
 		{"reference?store=stagd", `store: unknown value "stagd": did you mean "staged"? known: staged, journal, memory`},
 		{"reference?store=disk", `unknown value "disk"; known: staged, journal, memory`},
 		{"reference?pipeline=maybe", `unknown value "maybe"; known: on, off`},

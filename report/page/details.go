@@ -1,0 +1,221 @@
+package page
+
+import (
+	"slices"
+	"strconv"
+
+	"inflight/report/internal/human"
+	"inflight/report/stat"
+	"inflight/runner/result"
+)
+
+// Table is a table of its own: what the load delivered, and what it took, arm by arm. Columns that no arm has a value for are
+// left out.
+type Table struct {
+	Heading string
+	Head    []string
+	Text    []bool // columns of words; the others are of numbers
+	Rows    [][]string
+}
+
+// detail is one column of such a table.
+type detail struct {
+	head string
+	of   func(s *stat.Resources, first *stat.Resources) string // human.Absent without a value
+}
+
+// delivery are the columns about what came of the load, beside acknowledgements.
+func delivery() []detail {
+	return []detail{
+		{"delivered/s", func(s, _ *stat.Resources) string { return orRate(s.DeliveredPerS) }},
+		{"end to end p50", func(s, _ *stat.Resources) string { return orLatency(s.EndToEnd50) }},
+		{"end to end p99", func(s, _ *stat.Resources) string { return orLatency(s.EndToEnd99) }},
+		{"response p50", func(s, _ *stat.Resources) string { return orLatency(s.Response50) }},
+		{"response p99", func(s, _ *stat.Resources) string { return orLatency(s.Response99) }},
+		{"late", func(s, _ *stat.Resources) string { return counted(s.Late, s.Open) }},
+		{"missed", func(s, _ *stat.Resources) string { return counted(s.Missed, s.Open) }},
+	}
+}
+
+// resources are the columns about what it took.
+func resources(base string) []detail {
+	return []detail{
+		{"peak RSS", func(s, _ *stat.Resources) string { return orBytes(s.RSSPeak) }},
+		{"over " + base, func(s, first *stat.Resources) string {
+			if s == first || first == nil || s.RSSPeak == nil || first.RSSPeak == nil || *first.RSSPeak == 0 {
+				return human.Absent
+			}
+			return human.Ratio(float64(*s.RSSPeak) / float64(*first.RSSPeak))
+		}},
+		{"growth", func(s, _ *stat.Resources) string { return orBytes(s.RSSGrowth) }},
+		{"slope/s", func(s, _ *stat.Resources) string {
+			if s.RSSSlope == nil {
+				return human.Absent
+			}
+			if *s.RSSSlope < 0 {
+				return "-" + human.Bytes(int64(-*s.RSSSlope))
+			}
+			return human.Bytes(int64(*s.RSSSlope))
+		}},
+		{"queued", func(s, _ *stat.Resources) string { return counted(s.QueuedPeak, s.QueuedPeak > 0) }},
+		{"B/queued", func(s, _ *stat.Resources) string { return orRate(s.BytesPerQueued) }},
+		{"B/in flight", func(s, _ *stat.Resources) string { return orRate(s.BytesPerInFlight) }},
+		{"CPU s/1,000", func(s, _ *stat.Resources) string { return small(s.CPUPer1000) }},
+		{"disk B/msg", func(s, _ *stat.Resources) string { return orRate(s.DiskPerMessage) }},
+		{"threads", func(s, _ *stat.Resources) string { return orCount(s.Threads) }},
+		{"descriptors", func(s, _ *stat.Resources) string { return orCount(s.FDs) }},
+		{"generator CPU s/1,000", func(s, _ *stat.Resources) string { return small(s.GeneratorPer1000) }},
+		{"generator RSS", func(s, _ *stat.Resources) string { return orBytes(s.GeneratorRSSPeak) }},
+	}
+}
+
+func (m *Model) details(r *result.Result) {
+	for _, g := range m.Groups {
+		if t := m.tableOf(r, g, delivery()); t != nil {
+			m.Delivery = append(m.Delivery, *t)
+		}
+	}
+	measured := false
+	for i := range r.Cells {
+		// Results of before these were measured have the peak of the memory alone, which the other tables show.
+		measured = measured || r.Cells[i].CPUPer1000 != nil || r.Cells[i].Threads != nil
+	}
+	base := ""
+	if len(m.Arms) > 0 {
+		base = m.Arms[0].Name
+	}
+	for _, g := range m.Groups {
+		if t := m.tableOf(r, g, resources(base)); t != nil && measured {
+			m.Resources = append(m.Resources, *t)
+		}
+	}
+	m.gaps(r)
+}
+
+// tableOf is nil when no arm has any of the values in the group.
+func (m *Model) tableOf(r *result.Result, g Group, columns []detail) *Table {
+	t := &Table{Heading: g.Heading, Head: []string{"in flight", "arm"}, Text: []bool{false, true}}
+	for _, c := range columns {
+		t.Head, t.Text = append(t.Head, c.head), append(t.Text, false)
+	}
+	for _, row := range g.Rows {
+		var first *stat.Resources
+		for i, arm := range r.Arms {
+			s := stat.ResourcesOf(r, arm.Name, row.Point)
+			if i == 0 {
+				first = s
+			}
+			if s == nil {
+				continue
+			}
+			name := m.Arms[i].Name
+			if row.Cells[i].Incorrect {
+				name += " (INCORRECT)"
+			}
+			line := []string{row.InFlight, name}
+			for _, c := range columns {
+				line = append(line, c.of(s, first))
+			}
+			t.Rows = append(t.Rows, line)
+		}
+	}
+	for i := len(t.Head) - 1; i >= 2; i-- {
+		if !slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != human.Absent }) {
+			t.drop(i)
+		}
+	}
+	if len(t.Head) == 2 {
+		return nil
+	}
+	return t
+}
+
+// gaps is how much of its throughput at QoS 1 each arm keeps at QoS 2.
+func (m *Model) gaps(r *result.Result) {
+	t := Table{Heading: "Throughput at QoS 2 over that at QoS 1", Head: []string{"in flight", "connections", "payload", "rate"}, Text: make([]bool, 4)}
+	for _, a := range m.Arms {
+		t.Head, t.Text = append(t.Head, a.Name), append(t.Text, false)
+	}
+	rows := map[stat.Point]int{}
+	for _, g := range stat.Gaps(r) {
+		i, ok := rows[g.Point]
+		if !ok {
+			i = len(t.Rows)
+			rows[g.Point] = i
+			row := []string{human.Count(int64(g.Point.Window)), human.Count(int64(g.Point.Connections)), human.Count(int64(g.Point.Payload)), "max"}
+			if g.Point.Rate > 0 {
+				row[3] = human.Count(int64(g.Point.Rate)) + "/s"
+			}
+			for range m.Arms {
+				row = append(row, human.Absent)
+			}
+			t.Rows = append(t.Rows, row)
+		}
+		arm := slices.IndexFunc(r.Arms, func(a result.Arm) bool { return a.Name == g.Arm })
+		t.Rows[i][4+arm] = human.Ratio(g.Ratio)
+		if !g.Sound {
+			t.Rows[i][4+arm] = stat.Incorrect
+		}
+	}
+	if len(t.Rows) == 0 {
+		return
+	}
+	if len(r.Scenario.RatesPerS) == 0 {
+		t.drop(3)
+	}
+	if len(r.Scenario.Payloads) < 2 {
+		t.drop(2)
+	}
+	m.Gaps = &t
+}
+
+// drop takes out a column.
+func (t *Table) drop(i int) {
+	t.Head, t.Text = slices.Delete(t.Head, i, i+1), slices.Delete(t.Text, i, i+1)
+	for j := range t.Rows {
+		t.Rows[j] = slices.Delete(t.Rows[j], i, i+1)
+	}
+}
+
+func orRate(v *float64) string {
+	if v == nil {
+		return human.Absent
+	}
+	return human.Rate(*v)
+}
+
+func orLatency(v *float64) string {
+	if v == nil {
+		return human.Absent
+	}
+	return human.Latency(*v)
+}
+
+func orBytes(v *int64) string {
+	if v == nil {
+		return human.Absent
+	}
+	return human.Bytes(*v)
+}
+
+func orCount(v *int64) string {
+	if v == nil {
+		return human.Absent
+	}
+	return human.Count(*v)
+}
+
+// counted is n where it was counted.
+func counted(n int64, is bool) string {
+	if !is {
+		return human.Absent
+	}
+	return human.Count(n)
+}
+
+func small(v *float64) string {
+	if v == nil {
+		return human.Absent
+	}
+	return strconv.FormatFloat(*v, 'g', 3, 64)
+}
