@@ -32,6 +32,9 @@ type Config struct {
 // filled in; package report/stat does that.
 func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 	plan, err := NewPlan(cfg.Scenario)
+	if err == nil {
+		err = CheckLimits(&cfg.Scenario)
+	}
 	if err != nil {
 		return nil, err
 	}

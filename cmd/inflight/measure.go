@@ -85,6 +85,9 @@ func checkTargets(s *scenarios.Scenario) error {
 			problems = append(problems, err)
 		}
 	}
+	if err := runner.CheckLimits(s); err != nil {
+		problems = append(problems, err)
+	}
 	return usage(errors.Join(problems...))
 }
 

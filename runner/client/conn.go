@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type Options struct {
 	Timeout      time.Duration // of dialling, CONNACK included, and of a Send; 0: 10 s
 	Username     string        // "" for none
 	Password     []byte        // only with a Username
+	ReadBuffer   int           // bytes; 0: 64 KiB
 }
 
 // Conn is one connection that the broker has accepted. It belongs to one goroutine, but Close may be called by any.
@@ -71,7 +73,7 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", o.Addr, innermost(err))
 	}
-	c, err := newConn(nc, o.Addr, timeout)
+	c, err := newConn(nc, o, timeout)
 	if err == nil {
 		err = c.within(ctx, func() error { return c.connect(o) })
 		if err != nil {
@@ -84,14 +86,14 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	return c, nil
 }
 
-func newConn(nc net.Conn, addr string, timeout time.Duration) (*Conn, error) {
+func newConn(nc net.Conn, o Options, timeout time.Duration) (*Conn, error) {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
 		_ = nc.Close()
 		return nil, fmt.Errorf("not a TCP connection: %T", nc)
 	}
-	c := &Conn{addr: addr, timeout: timeout, nc: tcp}
-	c.r = packet.NewReader(readSide{c}, readBuffer, maxRemaining)
+	c := &Conn{addr: o.Addr, timeout: timeout, nc: tcp}
+	c.r = packet.NewReader(readSide{c}, cmp.Or(o.ReadBuffer, readBuffer), maxRemaining)
 	var err error
 	if c.sock, err = newSocket(tcp); err == nil {
 		err = tcp.SetNoDelay(true)

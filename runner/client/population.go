@@ -18,6 +18,13 @@ import (
 // makes streams for a session answers slowly.
 const maxDials = 16
 
+// Connections are ramped: the first ones at once, further ones so many a second. More at a time measure the broker's listen
+// backlog and its authentication, and some brokers refuse clients that come too fast.
+const (
+	rampBurst = 500
+	rampPerS  = 2_000
+)
+
 // Population is a set of open publishing connections. It belongs to one goroutine.
 type Population struct {
 	plan    Plan
@@ -42,7 +49,12 @@ func Open(ctx context.Context, plan Plan) (*Population, error) {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxDials)
+	begun := time.Now()
 	for i := range p.pubs {
+		if i >= rampBurst {
+			due := begun.Add(time.Duration(i-rampBurst) * time.Second / rampPerS)
+			sleepUntil(due, ctx.Done())
+		}
 		group.Go(func() error { return p.open(ctx, i) })
 	}
 	if err := group.Wait(); err != nil {
@@ -63,6 +75,8 @@ func (p *Population) open(ctx context.Context, i int) error {
 	conn, err := Dial(ctx, Options{
 		Addr: p.plan.Addrs[i%len(p.plan.Addrs)], ClientID: p.plan.ClientID(i), CleanSession: true,
 		Timeout: p.plan.DialTimeout, Username: p.plan.Username, Password: p.plan.Password,
+		// Only acknowledgements are read: with ten thousand connections the usual buffers would be most of our memory.
+		ReadBuffer: min(max(8*p.plan.Window, minBuffer), readBuffer),
 	})
 	if err != nil {
 		return fmt.Errorf("connection %d of %d: %w", i+1, len(p.pubs), err)

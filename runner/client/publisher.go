@@ -92,7 +92,7 @@ func newPublisher(conn *Conn, epoch time.Time, plan *Plan, number int, payload [
 		longest = max(longest, len(b))
 		p.headers = append(p.headers, slices.Clone(b[:len(b)-len(payload)]))
 	}
-	p.out = make([]byte, 0, maxWrite+longest+8)
+	p.out = make([]byte, 0, min(plan.Window*(longest+2)+minBuffer, maxWrite)+longest+8)
 	if plan.Ledger != nil {
 		p.book = plan.Ledger.Book(number)
 		p.timed = len(payload) >= ledger.TimedSize

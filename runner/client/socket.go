@@ -11,6 +11,7 @@ import (
 var errWouldBlock = errors.New("nothing to read")
 
 const (
+	minBuffer = 4 << 10 // bytes, of a connection with a small window
 	// maxWrite is where a batch of packets is cut into another write: between two writes the loop looks for
 	// acknowledgements, so that a big window that is being filled does not keep those that arrive waiting.
 	maxWrite = 64 << 10
