@@ -76,19 +76,6 @@ func TestRecord(t *testing.T) {
 			o.resume()
 			o.want("what there was room for", "PUBLISH 1 q1 t "+big+" dup, PUBLISH 3 q1 t y dup")
 		}},
-		{"a message that was lost on the way is not taken for a settled one", func(o *outlet) {
-			o.send(1, "A")
-			d := o.delivery(1, 3, "C")
-			d.Gap = true
-			o.out = o.s.Send(o.out, o.src, d)
-			o.puback(1)
-			o.found()
-			for seq, before := range map[uint64]bool{1: true, 2: false, 3: true, 4: false} {
-				if o.src.Before(o.delivery(1, seq, "x")) != before {
-					o.t.Fatalf("message %d: sent before is %v, want %v", seq, !before, before)
-				}
-			}
-		}},
 		{"acknowledged before the store delivers it again", func(o *outlet) {
 			o.send(1, "A")
 			o.send(2, "B")

@@ -6,15 +6,14 @@ import "inflight/broker/store"
 // after a restart, what the store delivers again: a message that is still outstanding under its identifier, or one whose
 // settling did not reach the store, or a new one.
 //
-// Only what was sent without a gap counts as sent: a message that was lost between two nodes comes late, and must not be
-// taken for one that was settled.
+// One number tells, because a feed delivers in order and leaves nothing out: what is up to it and neither outstanding nor
+// settled was never delivered to the session.
 type Source struct {
 	ID uint32 // Subscription Identifier of the subscription; 0: none
 
 	filter  string
 	high    uint64               // everything up to here was sent; what is not outstanding of it is settled
 	floor   uint64               // high when the session was found
-	gap     bool                 // high stays where it is
 	waiting map[uint64]*outgoing // outstanding messages that the store has not delivered again
 }
 
@@ -50,7 +49,7 @@ func (s *Sender) Drop(src *Source) (started []func()) {
 // Reopen prepares a source for a feed that is closed and opened again while its session goes on: like for a session that
 // was found, what is still outstanding comes again, and is not to be sent.
 func (s *Sender) Reopen(src *Source) {
-	src.floor, src.gap, src.waiting = src.high, false, make(map[uint64]*outgoing)
+	src.floor, src.waiting = src.high, make(map[uint64]*outgoing)
 	s.byID.each(func(_ uint16, out *outgoing) {
 		if out.src == src && out.delivery.Seq > 0 {
 			src.waiting[out.delivery.Seq], out.awaited = out, true
@@ -62,10 +61,7 @@ func (src *Source) sent(d store.Delivery) {
 	if src == nil || d.Seq == 0 {
 		return
 	}
-	src.gap = src.gap || d.Gap
-	if !src.gap {
-		src.high = max(src.high, d.Seq)
-	}
+	src.high = max(src.high, d.Seq)
 }
 
 // Before reports whether a delivery was sent before the session was found, and takes care of it: it is not to be sent.

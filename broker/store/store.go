@@ -112,7 +112,6 @@ type Delivery struct {
 	Message *Message
 	QoS     byte   // granted: the lower of the publication's and the subscription's [MQTT-3.8.4-6]
 	Seq     uint64 // names the message among those of its subscription, for as long as it is not settled; 0: nothing is kept
-	Gap     bool   // a message before this one, of the same subscription, may still come
 	Retain  bool   // sent because of a new subscription [MQTT-3.3.1-8], not because it was published [MQTT-3.3.1-9]
 	Left    uint32 // seconds that Message Expiry has left when it is sent, if Message.Expires
 	Settle  func()
@@ -175,8 +174,8 @@ type Store interface {
 	// Each message for a shared subscription, $share/{ShareName}/{filter}, goes to one of its open feeds, in turn; while none is open, those
 	// of QoS 1 and 2 wait if a durable one is closed. What a feed has delivered stays its own until it is unsubscribed: then
 	// QoS 1 may go to another one, QoS 2 does not [MQTT-4.8.2-4] [MQTT-4.8.2-5].
-	// Deliveries of QoS 1 and 2 publications come from one goroutine, in order, and deliver may block: that is the feed's
-	// backpressure. Those of QoS 0 publications (Delivery.Message.QoS) come from another, which must not be blocked.
+	// Deliveries of QoS 1 and 2 publications come one at a time, in order and without a gap: what was published before a
+	// message and is not settled was delivered before it. deliver may block: that is the feed's backpressure. Those of QoS 0 publications (Delivery.Message.QoS) come from another goroutine, which must not be blocked.
 	Subscribe(ctx context.Context, client string, sub Subscription, durable bool, deliver func(Delivery)) (Feed, error)
 	// Unsubscribe forgets the place of a durable subscription. Its feed is closed first.
 	Unsubscribe(ctx context.Context, client, filter string) error

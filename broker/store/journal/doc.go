@@ -58,7 +58,7 @@
 // subscriptions with the queue of what each has not settled, retained messages. A delivery is an entry in a queue: the
 // position of the record that delivered it, which is its Seq, and the position of the message's bytes. Seq grows with the
 // order of delivery and is the same on every node for ever, so what a session noted about it on one node is good on
-// another; there never is a Gap. Two rules make the same batches have the same effect whatever happened on the way:
+// another. Two rules make the same batches have the same effect whatever happened on the way:
 //
 //   - a batch has effect if its number is the next of its author, else none. So an append whose outcome is not known is
 //     simply sent again, for as long as it takes, and a batch that overtook the one before it has no effect until that one

@@ -60,6 +60,16 @@
 // What remains: a power cut on a node that does not sync each write (durability file) can lose what JetStream had not
 // synced, as everywhere; and the clocks of the nodes must agree to less than DuplicateWindow/3.
 //
+// # Subscriptions
+//
+// A subscription above QoS 0 is a push consumer. Its feed hands over what the consumer has in order and leaves nothing out,
+// so that one number, the sequence of the last message that was sent, says for ever what of a subscription a session has
+// had: see package session, Source. JetStream alone does not promise that. A delivery is lost with a connection between two nodes,
+// and with the consumer's leader, which has noted it and not sent it; and that a consumer is sending again what was not
+// settled is known to its leader only. So the feed compares the consumer's numbers, and how many messages are to come
+// again, and has the consumer begin anew when something is missing (see turn). What is missing else comes after ackWait,
+// behind what was sent after it; a session that is found on another node meanwhile would send that once more.
+//
 // # Retained messages
 //
 // The retained message of a topic is the one whose delivery has the highest sequence in INF_msgs, whichever node wrote it:

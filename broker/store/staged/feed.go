@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"inflight/broker/store"
 	"inflight/broker/topic"
@@ -22,8 +21,6 @@ const (
 	// ackWait is after how long JetStream sends an unsettled message again: only one that was lost between two nodes is
 	// news, the others are recognised (see feed.fresh).
 	ackWait = 30 * time.Second
-	// remembered is how many settled messages a feed recognises when their settling was lost and they come again.
-	remembered = 4 * ackPending
 	// orphanAfter removes the consumer of a session that was not durable and whose node died.
 	orphanAfter = time.Minute
 	// askAgain is how long one request about a consumer may take.
@@ -39,20 +36,39 @@ const feedRoot = "inf.d."
 
 // feed is one subscription: a push consumer of the delivery stream, and a plain subscription for QoS 0 publications. A
 // pull consumer would lose time with its requests: the first one can find nobody there yet.
+//
+// Invariant: of what its consumer has, a feed has handed over everything up to one sequence, in order, and nothing after
+// it. A delivery can be lost on its way: with a connection between two nodes, or because the consumer's leader changed
+// after it was noted and before it was sent. The next one's number tells; from there on nothing is taken until the consumer
+// was made to begin anew, see turn. To go on, and take the lost one when it comes again after ackWait, would break the
+// order, and one number could not say any more what of a subscription was sent (see session.Source): who finds the
+// session on another node would send once more what was sent after the lost one, or leave that out.
 type feed struct {
 	store   *Store
-	subs    []*nats.Subscription
+	cfg     jetstream.ConsumerConfig // of its consumer; DeliverSubject is where the feed listens
+	subs    []*nats.Subscription     // the last one is of DeliverSubject
 	deliver func(store.Delivery)
 	qos     byte
 	remove  func()
 	member  *groupMember // of a shared subscription, else nil
 
-	mu      sync.Mutex
-	seen    map[uint64]bool // by stream sequence: false until it is settled
-	settled []uint64        // the settled ones in seen, oldest first
-	last    string          // where the last settled one was acknowledged
-	next    uint64          // number that the consumer gives its next delivery; 0: none came yet
-	gap     bool            // one was missed: it comes again, later
+	handing sync.Mutex // held while a delivery is handed over: they come one at a time, whatever the subject
+	turning turning
+
+	mu    sync.Mutex
+	high  uint64              // sequence of the last message that was handed over
+	open  map[uint64]struct{} // those up to it that are not settled
+	last  string              // where the last settled one was acknowledged
+	next  uint64              // number that the consumer gives its next delivery
+	round int                 // counts the DeliverSubjects: what comes late on an earlier one is not looked at
+
+	awaited awaited
+}
+
+func (s *Store) newFeed(qos byte, deliver func(store.Delivery)) *feed {
+	f := &feed{store: s, deliver: deliver, qos: qos, open: make(map[uint64]struct{}), next: 1}
+	f.turning.ctx, f.turning.end = context.WithCancel(context.Background())
+	return f
 }
 
 // Subscribe starts the feed of one subscription.
@@ -74,7 +90,7 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 	if sub.QoS == 0 {
 		cfg.AckPolicy, cfg.MaxAckPending, cfg.AckWait = jetstream.AckNonePolicy, 0, 0
 	}
-	f := &feed{store: s, deliver: deliver, qos: sub.QoS, seen: make(map[uint64]bool)}
+	f := s.newFeed(sub.QoS, deliver)
 	fail := func(err error) (store.Feed, error) {
 		f.Close()
 		return nil, fmt.Errorf("subscribe to %.100q: %w", sub.Filter, ended(err))
@@ -102,83 +118,6 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 		}
 	}
 	return f, nil
-}
-
-// begin lets a consumer send to a feed, and returns the consumer's name: that of cfg, with something after it for one that
-// is not durable.
-func (s *Store) begin(ctx context.Context, f *feed, cfg jetstream.ConsumerConfig, durable bool) (name string, err error) {
-	name = cfg.Durable
-	unique := nuid.Next()
-	cfg.DeliverSubject = feedRoot + name + "." + unique
-	if !durable {
-		name += "_" + unique
-		cfg.Name, cfg.Durable, cfg.InactiveThreshold = name, "", orphanAfter
-	}
-	// Interest first, then the consumer: it sends to nobody otherwise.
-	if err := f.listen(cfg.DeliverSubject, f.qos == 0, f.stored); err != nil {
-		return "", err
-	}
-	if err := s.nc.FlushWithContext(ctx); err != nil {
-		return "", err
-	}
-	if durable {
-		err = s.consumer(ctx, f, cfg)
-	} else {
-		err = s.create(ctx, cfg)
-	}
-	if err == nil {
-		err = s.declare(ctx)
-	}
-	return name, err
-}
-
-// consumer creates the consumer of a subscription, or turns one that exists to the feed's own subject. JetStream then
-// sends again exactly what was sent and not settled, in order, and what is new after it. The subject must be another one
-// each time: with interest in the old one the consumer would go on with what is new at once.
-func (s *Store) consumer(ctx context.Context, f *feed, cfg jetstream.ConsumerConfig) error {
-	for asked := false; ; {
-		var old jetstream.PushConsumer
-		err := persist(ctx, func(ctx context.Context) (err error) {
-			old, err = s.js.PushConsumer(ctx, msgsStream, cfg.Durable)
-			return err
-		})
-		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return s.create(ctx, cfg)
-		}
-		if err != nil {
-			return err
-		}
-		next := old.CachedInfo().Config
-		if next.DeliverSubject == cfg.DeliverSubject {
-			return nil
-		}
-		if asked {
-			// The update was taken and the consumer's leader has not followed: it still saw interest in the old subject.
-			// A further update must be another one.
-			if err := f.move(ctx, &cfg); err != nil {
-				return err
-			}
-		}
-		next.DeliverSubject = cfg.DeliverSubject
-		err = persist(ctx, func(ctx context.Context) error {
-			_, err := s.js.UpdatePushConsumer(ctx, msgsStream, next)
-			return err
-		})
-		asked = err == nil
-		if asked {
-			continue // and see
-		}
-		var api *jetstream.APIError
-		if !errors.As(err, &api) || api.ErrorCode != codeConsumerInUse {
-			return err
-		}
-		// The end of the feed that was there before has not reached every node.
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("an earlier feed of this subscription is still open: %w", ctx.Err())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
 }
 
 // create creates a consumer. A repetition with the same configuration changes nothing.
@@ -219,18 +158,6 @@ func persist(ctx context.Context, ask func(context.Context) error) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-// move changes the subject that a feed is to get its deliveries on.
-func (f *feed) move(ctx context.Context, cfg *jetstream.ConsumerConfig) error {
-	n := len(f.subs) - 1
-	_ = f.subs[n].Unsubscribe()
-	f.subs = f.subs[:n]
-	cfg.DeliverSubject = feedRoot + cfg.Durable + "." + nuid.Next()
-	if err := f.listen(cfg.DeliverSubject, f.qos == 0, f.stored); err != nil {
-		return err
-	}
-	return f.store.nc.FlushWithContext(ctx)
 }
 
 // listen takes what comes on a subject. What may not be dropped is bounded by ackPending.
@@ -299,20 +226,20 @@ func (f *feed) transient(m *nats.Msg) {
 	}
 }
 
-// stored takes a message of the delivery stream.
-func (f *feed) stored(m *nats.Msg) {
+// stored takes a message of the delivery stream that came on the subject of a round.
+func (f *feed) stored(round int, m *nats.Msg) {
+	f.handing.Lock()
+	defer f.handing.Unlock()
 	settle := func() {}
 	var back func()
 	var seq uint64
-	var gap bool
 	if f.qos > 0 {
 		meta, err := m.Metadata()
 		if err != nil {
 			return // not a delivery
 		}
 		seq = meta.Sequence.Stream
-		fresh := false
-		if fresh, gap = f.fresh(seq, meta.Sequence.Consumer, m); !fresh {
+		if !f.fresh(round, seq, meta.Sequence.Consumer, m) {
 			return
 		}
 		settle = func() { f.settle(seq, m) }
@@ -333,32 +260,44 @@ func (f *feed) stored(m *nats.Msg) {
 		f.member.busy.Store(true)
 		defer f.member.busy.Store(false)
 	}
-	f.deliver(store.Delivery{Message: msg, QoS: min(msg.QoS, f.qos), Seq: seq, Gap: gap, Settle: settle, Back: back})
+	f.deliver(store.Delivery{Message: msg, QoS: min(msg.QoS, f.qos), Seq: seq, Settle: settle, Back: back})
 }
 
-// fresh reports whether a message was not handed over before. JetStream sends again what is not settled in time, and
-// what was settled when that was lost; neither may reach the subscriber twice. gap says that a delivery was lost on the
-// way since the feed was opened, as its number tells: its message comes again later.
-func (f *feed) fresh(seq, number uint64, m *nats.Msg) (fresh, gap bool) {
+// fresh reports whether a message was not handed over before, and is to be now. JetStream sends again what is not settled
+// in time, and what was settled when that was lost; neither may reach the subscriber twice. A number that is not the next
+// one says that a delivery was lost, as does a new message while others are to come again: the consumer is to begin anew.
+func (f *feed) fresh(round int, seq, number uint64, m *nats.Msg) bool {
 	f.mu.Lock()
-	if f.next > 0 && number != f.next {
-		f.gap = true
+	if round != f.round {
+		f.mu.Unlock()
+		return false
 	}
-	f.next, gap = number+1, f.gap
-	settled, known := f.seen[seq]
+	if number != f.next || !f.awaited.came(seq) {
+		f.turnLocked()
+		f.mu.Unlock()
+		f.store.log.Debug("a delivery was lost on its way", "subject", m.Subject)
+		return false
+	}
+	f.next++
+	known := seq <= f.high
+	_, open := f.open[seq]
 	if !known {
-		f.seen[seq] = false
+		f.high = seq
+		f.open[seq] = struct{}{}
 	}
 	f.mu.Unlock()
 	switch {
 	case !known:
-		return true, gap
-	case settled && f.member == nil:
-		_ = m.Ack()
-	default:
+		return true
+	case open:
 		_ = m.InProgress()
+	case f.member != nil:
+		f.member.settledBefore(seq, m)
+		_ = m.InProgress()
+	default:
+		_ = m.Ack()
 	}
-	return false, gap
+	return false
 }
 
 func (f *feed) settle(seq uint64, m *nats.Msg) {
@@ -373,18 +312,13 @@ func (f *feed) settle(seq uint64, m *nats.Msg) {
 func (f *feed) mark(seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.seen[seq] = true
-	f.settled = append(f.settled, seq)
-	if len(f.settled) > remembered {
-		for _, old := range f.settled[:remembered/2] {
-			delete(f.seen, old)
-		}
-		f.settled = append(f.settled[:0], f.settled[remembered/2:]...)
-	}
+	delete(f.open, seq)
+	f.awaited.settle(seq)
 }
 
 // Close stops the feed. deliver may still be running; what it has taken and not settled comes again in the next feed.
 func (f *feed) Close() {
+	f.turning.stop()
 	for _, sub := range f.subs {
 		f.store.drops.end(sub)
 		_ = sub.Unsubscribe()

@@ -180,7 +180,8 @@ func (m *groupMember) begin(ctx context.Context, client string, sub store.Subscr
 		return nil
 	}
 	s := m.g.s
-	m.feed = &feed{store: s, deliver: m.deliver, qos: sub.QoS, seen: make(map[uint64]bool), member: m}
+	m.feed = s.newFeed(sub.QoS, m.deliver)
+	m.feed.member = m
 	cfg := jetstream.ConsumerConfig{
 		Durable: consumerName(client, sub.Filter), DeliverPolicy: jetstream.DeliverNewPolicy,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: inboxAckPending, MaxDeliver: -1,

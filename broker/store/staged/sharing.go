@@ -103,6 +103,11 @@ func (m *groupMember) arrived(f *feed, seq uint64, msg *nats.Msg) (settle, back 
 	return settle, back, true
 }
 
+// settledBefore takes what comes again though the member has settled it: the acknowledgement was lost, or is still waiting.
+func (m *groupMember) settledBefore(seq uint64, msg *nats.Msg) {
+	m.g.s.settling.add(m.g.name, m.token, seq, handedFrom(msg.Subject), msg.Reply)
+}
+
 // handedFrom is the sequence of the message that was handed out under a subject.
 func handedFrom(subject string) uint64 {
 	rest := strings.TrimPrefix(subject, handedRoot)
@@ -147,7 +152,7 @@ func (s *Store) remember(m *groupMember) {
 	}
 	s.shareMu.Lock()
 	defer s.shareMu.Unlock()
-	s.left[m.token] = leftover{untaken, m.feed.subs[len(m.feed.subs)-1].Subject}
+	s.left[m.token] = leftover{untaken, m.feed.cfg.DeliverSubject}
 }
 
 // recall returns what a member left behind, if its session was nowhere else since.
