@@ -147,6 +147,9 @@ func (cl *client) recorded(c *conn, version uint64, held []byte, settle []func()
 		if !errors.Is(err, store.ErrClosed) {
 			cl.srv.log.Warn("outbound state", "client", cl.id, "error", err)
 		}
+		if errors.Is(err, store.ErrConflict) && !cl.ended {
+			go cl.srv.lose(cl, errTakenOver) // what this node has of the session is of before
+		}
 		if c != nil {
 			c.close(fmt.Errorf("store: %w", err))
 		}
@@ -253,12 +256,15 @@ func (s *Server) putOutbound(id string, data []byte) error {
 // resume makes the client of a session that this node finds in the store. state is what the node that had it handed over;
 // without it the store's record counts, and the bodies of what is outstanding are read again, all at the same time.
 func (s *Server) resume(ctx context.Context, rec *store.Session, state []byte) (*client, error) {
+	// Also where it was handed over: from here on this node replaces the record, and what the other one may still have
+	// under way does not.
+	recorded, err := s.store.Outbound(ctx, rec.ClientID)
+	if err != nil {
+		return nil, err
+	}
 	handed := len(state) > 0
 	if !handed {
-		var err error
-		if state, err = s.store.Outbound(ctx, rec.ClientID); err != nil {
-			return nil, err
-		}
+		state = recorded
 	}
 	sender, missing, err := session.Restore(s.cfg.Outbound, state)
 	if err != nil {

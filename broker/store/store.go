@@ -175,7 +175,8 @@ type Store interface {
 	// of QoS 1 and 2 wait if a durable one is closed. What a feed has delivered stays its own until it is unsubscribed: then
 	// QoS 1 may go to another one, QoS 2 does not [MQTT-4.8.2-4] [MQTT-4.8.2-5].
 	// Deliveries of QoS 1 and 2 publications come one at a time, in order and without a gap: what was published before a
-	// message and is not settled was delivered before it. deliver may block: that is the feed's backpressure. Those of QoS 0 publications (Delivery.Message.QoS) come from another goroutine, which must not be blocked.
+	// message and is not settled was delivered before it. deliver may block: that is the feed's backpressure. Those of QoS 0
+	// publications (Delivery.Message.QoS) come from another goroutine, which must not be blocked.
 	Subscribe(ctx context.Context, client string, sub Subscription, durable bool, deliver func(Delivery)) (Feed, error)
 	// Unsubscribe forgets the place of a durable subscription. Its feed is closed first.
 	Unsubscribe(ctx context.Context, client, filter string) error
@@ -189,9 +190,11 @@ type Store interface {
 	Retained(ctx context.Context, filter string, end uint64, each func(*Message) bool) error
 
 	// PutOutbound keeps what a session has sent and not seen acknowledged, in place of what was kept before; nil removes it.
-	// Records of one client take effect in the order of the calls. data is not touched any more.
+	// Records of one client take effect in the order of the calls. Of stores that share their records, those of one fail with
+	// ErrConflict, or have no effect, once another one has read the record and written it: also those that are under way.
+	// data is not touched any more.
 	PutOutbound(client string, data []byte, done func(error))
-	// Outbound reads it; nil when there is none.
+	// Outbound reads it; nil when there is none. From here on this store writes it.
 	Outbound(ctx context.Context, client string) ([]byte, error)
 	// Again reads a message that was delivered to a durable subscription and not settled; ErrNotFound when it is gone.
 	Again(client, filter string, seq uint64, done func(*Message, error))

@@ -88,6 +88,7 @@ func (m *member) fixture(t *testing.T) *storetest.Fixture {
 	return &storetest.Fixture{
 		Store:  s,
 		Reopen: func(t *testing.T) store.Store { return m.open(t) },
+		Second: func(t *testing.T) store.Store { return m.open(t) },
 		Garbage: func(t *testing.T, client string, id uint16) {
 			t.Helper()
 			r := record{kind: kindHold, client: []byte(client), id: id, data: []byte("no message")}

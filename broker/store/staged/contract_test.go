@@ -409,3 +409,46 @@ func TestCluster(t *testing.T) {
 		moved.Close()
 	})
 }
+
+// An outbound record that is not answered for, and is stored all the same, is this node's own.
+func TestOutboundInDoubt(t *testing.T) {
+	t.Parallel()
+	s := single(t).open(t)
+	e := storetest.NewEnv(t, s)
+	put := func(data string) error {
+		ch := make(chan error, 1)
+		s.PutOutbound(e.Client, []byte(data), func(err error) { ch <- err })
+		return <-ch
+	}
+	if err := put("1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, stored := range []bool{true, false} {
+		// As if the answer had been lost: with what was asked, or alone.
+		s.outbounds.do(e.Client, func(r *outRecord) {
+			defer s.outbounds.over(r)
+			r.doubt, r.doubted = true, []byte("2")
+		})
+		if stored {
+			if _, err := s.nc.Request(outboundRoot+hash(e.Client), []byte("2"), startUp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := put("3"); err != nil {
+			t.Errorf("stored %v: %v", stored, err)
+		}
+	}
+	s.outbounds.do(e.Client, func(r *outRecord) {
+		defer s.outbounds.over(r)
+		r.doubt, r.doubted = true, []byte("4")
+	})
+	if _, err := s.nc.Request(outboundRoot+hash(e.Client), []byte("another's"), startUp); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("5"); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("after another node's record: %v, want ErrConflict", err)
+	}
+	if got, err := s.Outbound(context.Background(), e.Client); err != nil || string(got) != "another's" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -70,6 +70,9 @@
 // again, and has the consumer begin anew when something is missing (see turn). What is missing else comes after ackWait,
 // behind what was sent after it; a session that is found on another node meanwhile would send that once more.
 //
+// What a session has sent and not seen acknowledged is one record, which replaces the one that its node read or wrote last
+// and no other: see outbounds.
+//
 // # Retained messages
 //
 // The retained message of a topic is the one whose delivery has the highest sequence in INF_msgs, whichever node wrote it:

@@ -83,6 +83,7 @@ func (m *member) fixture(t *testing.T) *storetest.Fixture {
 	return &storetest.Fixture{
 		Store:  m.open(t),
 		Reopen: func(t *testing.T) store.Store { return m.open(t) },
+		Second: func(t *testing.T) store.Store { return m.open(t) },
 		Garbage: func(t *testing.T, client string, id uint16) {
 			t.Helper()
 			subject := stagedRoot + hash(client) + "." + strconv.Itoa(int(id))

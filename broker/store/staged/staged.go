@@ -99,6 +99,7 @@ type Store struct {
 	mu       sync.RWMutex
 	trackers map[string]*tracker // by Client Identifier
 
+	outbounds outbounds
 	retaining retaining
 	drops     drops
 	peers     peers
@@ -140,8 +141,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log, trackers: make(map[string]*tracker),
 		published: msgsRoot + "_.", released: msgsRoot + origin(cfg.Node) + ".",
 		groups: make(map[string]*group), left: make(map[string]leftover), shared: make(chan struct{}),
-		settling: settling{groups: make(map[string]map[settled]*settlement)},
-		discards: discards{kick: make(chan struct{}, 1)}, stop: make(chan struct{}), stopped: make(chan struct{}),
+		outbounds: outbounds{records: make(map[string]*outRecord)},
+		settling:  settling{groups: make(map[string]map[settled]*settlement)},
+		discards:  discards{kick: make(chan struct{}, 1)}, stop: make(chan struct{}), stopped: make(chan struct{}),
 		sweeps: sweeps{stopped: make(chan struct{})}, looking: looking{soon: make(chan struct{}, 1)}, maxSubject: maxSubject,
 	}
 	consumers := 0 // as many as the node allows

@@ -77,6 +77,44 @@ func outbound() []check {
 			e = e.View(e.fx.Reopen(e.T))
 			want(e, "as it was", e.Client, []byte("A"))
 		}},
+		{"an outbound record of a store that the session has left has no effect", func(e *Env) {
+			if e.fx.Second == nil {
+				e.Skip("does not apply: this store shares nothing")
+			}
+			second := e.View(e.fx.Second(e.T))
+			take := func(e *Env, holds string) {
+				e.Helper()
+				if c, ok := e.S.(store.Claimer); ok {
+					if err := c.Claim(e.context(), e.Client); err != nil {
+						e.Fatal(err)
+					}
+				}
+				want(e, "taken over", e.Client, []byte(holds))
+			}
+			take(e, "")
+			put(e, e.Client, []byte("1"))
+			put(e, e.Client, []byte("2"))
+			take(second, "2")
+			put(second, e.Client, []byte("3"))
+			for range 2 {
+				if err := e.putOutbound(e.Client, []byte("late")); err == nil {
+					e.Error("a record of before was taken")
+				}
+			}
+			put(second, e.Client, []byte("4"))
+			want(second, "as it was", e.Client, []byte("4"))
+			take(e, "4")
+			put(e, e.Client, []byte("5"))
+			if err := second.putOutbound(e.Client, []byte("late")); err == nil {
+				e.Error("a record of the second store was taken after the first one went on")
+			}
+			// The session ends, and another one begins.
+			put(e, e.Client, nil)
+			put(e, e.Client, []byte("6"))
+			want(e, "the new one's", e.Client, []byte("6"))
+			put(e, e.Client, nil)
+			put(e, e.Client, nil)
+		}},
 		{"an unsettled delivery can be read again by its number", func(e *Env) {
 			in := e.Subscribe(e.Root+"/x", 2, true)
 			in.Keep = true

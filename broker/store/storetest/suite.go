@@ -20,6 +20,8 @@ type Fixture struct {
 	Store store.Store
 	// Reopen opens the store again over the same data, after the suite has closed it.
 	Reopen func(t *testing.T) store.Store
+	// Second opens another store over the same data beside the first one: that of another node.
+	Second func(t *testing.T) store.Store
 	// Garbage puts bytes that are no message where the store keeps a held one.
 	Garbage func(t *testing.T, client string, id uint16)
 }
