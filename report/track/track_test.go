@@ -65,6 +65,15 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s: new is %v", tt.why, got[0].New)
 		}
 	}
+	several := &Record{Targets: map[string][]Entry{"b": {{Rule: "1", Expect: Racy, MQTT: []string{"5.0"}}, {Rule: "2", Expect: Racy, MQTT: []string{"5.0"}}, {Rule: "3", Expect: Racy, MQTT: []string{"5.0"}}}}}
+	c := &result.Check{Target: "b", Rows: []result.CheckRow{row("1", "5.0", ok, ""), row("2", "5.0", ok, ""), row("3", "5.0", ok, "")}}
+	if got, err := several.Compare(c); err != nil || len(got) != 1 || !strings.Contains(got[0].String(), "none of the 3 racy faults") {
+		t.Errorf("no racy fault: %v, %v", got, err)
+	}
+	c.Rows[1] = row("2", "5.0", violated, "must")
+	if got, err := several.Compare(c); err != nil || len(got) != 0 {
+		t.Errorf("one racy fault: %v, %v", got, err)
+	}
 	if _, err := record.Compare(&result.Check{Target: "broker@v2"}); err == nil || !strings.Contains(err.Error(), "it knows broker@v1") {
 		t.Errorf("an unknown target: %v", err)
 	}

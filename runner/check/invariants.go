@@ -76,7 +76,7 @@ func ackAsked(j *J) {
 		answer history.Type
 		id     uint16
 	}
-	asked, ever := map[key]int{}, map[used]bool{}
+	asked, ever := map[key]int{}, map[used]int{} // the connection of the first use
 	for _, i := range j.items {
 		answer, ok := answerTo(&i.P)
 		client := j.h.Conns[i.Conn].Client
@@ -89,16 +89,23 @@ func ackAsked(j *J) {
 			}
 		case i.Kind == history.Sent && ok:
 			asked[key{i.Conn, answer, i.P.ID}]++
-			ever[used{client, answer, i.P.ID}] = true
+			if _, known := ever[used{client, answer, i.P.ID}]; !known {
+				ever[used{client, answer, i.P.ID}] = i.Conn
+			}
 		case i.Kind == history.Received && isAnswer(i.P.Type):
 			k := key{i.Conn, i.P.Type, i.P.ID}
 			if asked[k] > 0 {
 				asked[k]--
 				continue
 			}
-			if i.P.Type == history.PINGRESP || !ever[used{client, i.P.Type, i.P.ID}] {
+			first, known := ever[used{client, i.P.Type, i.P.ID}]
+			switch {
+			case i.P.Type == history.PINGRESP || !known:
 				j.Fail([]Item{i}, "%v answers nothing that was sent", i.P.String())
-			} else if sentOn(j, i.Conn, i.P.Type, i.P.ID) {
+			case !sentOn(j, i.Conn, i.P.Type, i.P.ID): // left over from the connection before, see RES-12
+			case first != i.Conn && i.P.Type == history.PUBREC: // sent again at the resumption, and for the repeated PUBLISH
+				j.Find(Info, []Item{i}, "%v is one more than there were packets to answer, after a resumption", i.P.String())
+			default:
 				j.Fail([]Item{i}, "%v is one more than there were packets to answer", i.P.String())
 			}
 		}
@@ -254,7 +261,11 @@ func broken(h *history.History, v *view) map[*Rule]Verdict {
 		j := &J{view: v, Rule: r, Caps: CapsOf(h.Facts), V: h.Version}
 		r.Judge(j)
 		if len(j.findings) > 0 {
-			found[r] = Verdict{Outcome: Violated, Level: r.Level, Findings: j.findings}
+			worst := Level(0)
+			for _, f := range j.findings {
+				worst = max(worst, f.Level)
+			}
+			found[r] = Verdict{Outcome: Violated, Level: worst, Findings: j.findings}
 		}
 	}
 	return found

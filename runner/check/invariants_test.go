@@ -141,3 +141,17 @@ func TestDetected(t *testing.T) {
 		}
 	}
 }
+
+// What a broker sends again at a resumption is an observation, until it answers more than was ever asked on one connection.
+func TestAckAfterResumption(t *testing.T) {
+	publish := []byte{0x34, 5, 0, 1, 't', 0, 1}
+	w := newWire(4).open(false, 0, 0).put(publish...).open(false, 0, 1).got(0x50, 2, 0, 1).put(publish...).got(0x50, 2, 0, 1)
+	found := Invariants(&w.h)
+	if v, ok := found[ByID("INV-ACK")]; !ok || v.Level != Info || len(found) != 1 {
+		t.Errorf("sent again and answered: %v", found)
+	}
+	w = newWire(4).open(false, 0, 0).put(publish...).got(0x50, 2, 0, 1).got(0x50, 2, 0, 1)
+	if v := Invariants(&w.h)[ByID("INV-ACK")]; v.Level != Must {
+		t.Errorf("answered twice: %v", v)
+	}
+}

@@ -79,8 +79,10 @@ type runner struct {
 	inv     map[string]*result.CheckRow // invariants by id and version
 	done    int
 	total   int
-	late    []*job // only something that did not come in time was found
-	saved   int64  // bytes of histories
+	showing sync.Mutex                       // held while an invariant's row is made
+	shown   map[*result.CheckRow]check.Level // of what the row of an invariant shows
+	late    []*job                           // only something that did not come in time was found
+	saved   int64                            // bytes of histories
 	errs    []error
 }
 
@@ -94,7 +96,7 @@ func mqttName(level byte) string {
 
 // Run checks a broker. The result is never nil; on an error it is partial.
 func Run(ctx context.Context, cfg Config) (*result.Check, error) {
-	r := &runner{cfg: cfg, tag: newTag(), running: map[string]bool{}, inv: map[string]*result.CheckRow{}}
+	r := &runner{cfg: cfg, tag: newTag(), running: map[string]bool{}, inv: map[string]*result.CheckRow{}, shown: map[*result.CheckRow]check.Level{}}
 	r.c = &result.Check{
 		Tool: cfg.ToolLabel, Started: time.Now(), Target: cfg.Target, Seed: cfg.Seed, Rounds: cfg.Rounds, Quick: cfg.Quick, Timeout: int64(cfg.Timeout),
 		Rows: []result.CheckRow{}, Speaks: []result.CheckVersion{},
@@ -303,22 +305,30 @@ func (r *runner) invariants(ctx context.Context, j *job, h *history.History, fou
 		}
 		r.mu.Lock()
 		row.Violated++
-		first := row.Violated == 1
 		r.mu.Unlock()
-		if !first {
-			continue
-		}
-		row.Outcome, row.ViolatedLevel = result.CheckViolated, v.Level.String()
-		for _, f := range v.Findings[:min(len(v.Findings), maxFindings)] {
-			row.Findings = append(row.Findings, result.CheckFinding{Level: f.Level.String(), Text: f.Text})
-		}
-		row.Notes = append(row.Notes, "seen in "+j.rule.ID)
-		if row.Control = r.control(ctx, &job{rule: rule, level: j.level, caps: j.caps}); row.Control.Outcome != result.CheckOK {
-			row.Outcome, row.ViolatedLevel = result.CheckInconclusive, ""
-			row.Why = fmt.Sprintf("the control %s is not green: %s", row.Control.ID, row.Control.Why)
-		}
-		row.Evidence = r.evidence(row, h, v)
+		r.broken(ctx, j, row, h, v)
 	}
+}
+
+// broken is an invariant that does not hold: the worst finding, and of those the first, is what its row shows.
+func (r *runner) broken(ctx context.Context, j *job, row *result.CheckRow, h *history.History, v check.Verdict) {
+	r.showing.Lock()
+	defer r.showing.Unlock()
+	if r.shown[row] >= v.Level {
+		return
+	}
+	r.shown[row] = v.Level
+	row.Outcome, row.ViolatedLevel, row.Why, row.Findings, row.Notes = result.CheckViolated, v.Level.String(), "", nil, nil
+	for _, f := range v.Findings[:min(len(v.Findings), maxFindings)] {
+		row.Findings = append(row.Findings, result.CheckFinding{Level: f.Level.String(), Text: f.Text})
+	}
+	row.Notes = append(row.Notes, "seen in "+j.rule.ID)
+	rule := check.ByID(row.ID)
+	if row.Control = r.control(ctx, &job{rule: rule, level: j.level, caps: j.caps}); row.Control.Outcome != result.CheckOK {
+		row.Outcome, row.ViolatedLevel = result.CheckInconclusive, ""
+		row.Why = fmt.Sprintf("the control %s is not green: %s", row.Control.ID, row.Control.Why)
+	}
+	row.Evidence = r.evidence(row, h, v)
 }
 
 // finish puts the rows in the order of the catalogue.

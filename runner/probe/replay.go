@@ -57,7 +57,7 @@ func judgeRow(dir string, row *result.CheckRow, rule *check.Rule, found map[stri
 		if err != nil {
 			return err
 		}
-		v := check.Judge(rule, h)
+		v, broken := check.JudgeAll(rule, h)
 		row.Notes = append(row.Notes, v.Notes...)
 		switch v.Outcome {
 		case check.Violated:
@@ -69,12 +69,15 @@ func judgeRow(dir string, row *result.CheckRow, rule *check.Rule, found map[stri
 			row.Unsure++
 			row.Why = v.Why
 		}
-		for inv, v := range check.Invariants(h) {
+		for inv, v := range broken {
 			key := inv.ID + row.MQTT
 			if found[key] == nil {
-				found[key] = &result.CheckRow{Outcome: result.CheckViolated, ViolatedLevel: v.Level.String(), Findings: findings(v)}
+				found[key] = &result.CheckRow{Outcome: result.CheckViolated}
 			}
 			found[key].Violated++
+			if levelOf(found[key]) < v.Level {
+				found[key].ViolatedLevel, found[key].Findings = v.Level.String(), findings(v)
+			}
 		}
 	}
 	switch {
@@ -106,6 +109,16 @@ func readHistory(dir, name string) (*history.History, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return h, nil
+}
+
+// levelOf is the level of what a row shows, 0 for nothing.
+func levelOf(row *result.CheckRow) check.Level {
+	for _, l := range []check.Level{check.Info, check.Contract, check.Must} {
+		if l.String() == row.ViolatedLevel {
+			return l
+		}
+	}
+	return 0
 }
 
 // findings are those of a verdict as a row has them.
