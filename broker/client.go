@@ -236,6 +236,9 @@ func (cl *client) kick(why error) {
 	c := cl.conn
 	cl.mu.Unlock()
 	if c != nil {
+		if why == errTakenOver {
+			c.handOver()
+		}
 		c.close(why)
 		<-c.finished
 	}

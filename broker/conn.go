@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,8 @@ type conn struct {
 	closed    chan struct{}
 	causeErr  error // why; set before closed is closed
 
+	handing  atomic.Bool   // another connection takes the session over: see handOver
+	unread   chan struct{} // closed when the reader has ended
 	leaving  atomic.Bool   // the broker drains: read nothing more
 	left     chan struct{} // closed when the reader was told
 	answered chan struct{} // closed when everything is answered after that
@@ -73,7 +76,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	return &conn{
 		srv: s, nc: nc, rd: packet.NewReader(nc, 32<<10, s.cfg.MaxPacket), pipeline: s.cfg.Pipeline,
 		wakeup: make(chan struct{}, 1), finished: make(chan struct{}), closed: make(chan struct{}),
-		left: make(chan struct{}), answered: make(chan struct{}), ended: make(chan struct{}),
+		left: make(chan struct{}), answered: make(chan struct{}), ended: make(chan struct{}), unread: make(chan struct{}),
 		conn5: conn5{goodbye: make(chan struct{})},
 	}
 }
@@ -88,6 +91,27 @@ func (c *conn) close(why error) {
 		}
 		_ = c.nc.Close()
 	})
+}
+
+// handOverTime bounds what a connection that is taken over still reads.
+const handOverTime = 20 * time.Millisecond
+
+// handOver lets the reader handle what has arrived, before the connection is closed because another one takes its session
+// over: mostly its client has cut it, and what it acknowledged just before would be sent again. It does nothing where a
+// time-out of the reader ends the writer as well.
+func (c *conn) handOver() {
+	if _, halves := c.nc.(interface{ CloseWrite() error }); !halves {
+		return
+	}
+	c.handing.Store(true)
+	_ = c.nc.SetReadDeadline(time.Now().Add(handOverTime))
+	wait := time.NewTimer(handOverTime)
+	defer wait.Stop()
+	select {
+	case <-c.unread:
+	case <-c.closed:
+	case <-wait.C:
+	}
 }
 
 // cause is why the connection was closed; nil while it is open.
@@ -115,6 +139,10 @@ func (c *conn) serve() {
 		c.write()
 	}()
 	why := c.read(keepAlive)
+	close(c.unread)
+	if c.handing.Load() && errors.Is(why, os.ErrDeadlineExceeded) {
+		why = errTakenOver
+	}
 	if why == errShutdown {
 		c.settle()
 	}
@@ -239,6 +267,9 @@ func (c *conn) read(keepAlive time.Duration) error {
 		if !ok {
 			if fresh && keepAlive > 0 {
 				_ = c.nc.SetReadDeadline(time.Now().Add(keepAlive)) // [MQTT-3.1.2-24]; a part of a packet does not extend it
+			}
+			if c.handing.Load() {
+				_ = c.nc.SetReadDeadline(time.Now().Add(handOverTime))
 			}
 			fresh = false
 			total.fold(&count)

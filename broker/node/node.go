@@ -292,6 +292,7 @@ func (l natsLog) Fatalf(f string, v ...any) {
 	default:
 	}
 }
+
 func (l natsLog) Errorf(f string, v ...any) {
 	l.log.Error("node: " + fmt.Sprintf(f, v...))
 	if strings.Contains(strings.ToLower(f), "critical write error") {
