@@ -79,6 +79,9 @@ func (t *table) write() {
 	if m.Control != "" {
 		t.text("control ", t.control())
 	}
+	for _, s := range m.Limits {
+		t.text("limits ", s)
+	}
 	if len(m.Correctness) > 0 {
 		t.text("correctness ", m.Correct)
 	}

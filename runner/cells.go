@@ -33,6 +33,7 @@ type cell struct {
 	result.Cell
 	ackService, receive, release, fence, ackResponse, endToEnd *hdrhistogram.Histogram
 
+	sched           schedLatencies
 	inFlightSeconds float64 // integral of the mean in-flight over the measured time
 	cpuUnknown      bool    // a run lacks it, so the sum would be a part
 	ownCPUUnknown   bool
@@ -81,6 +82,7 @@ func (c *cells) add(step *Step, m *measurement) {
 	cell.Late += s.Late
 	cell.Missed += s.Missed
 	cell.GeneratorCPU = sum(cell.GeneratorCPU, s.CPUSeconds, &cell.ownCPUUnknown)
+	cell.sched = cell.sched.add(m.sched)
 	cell.addUsage(m.usage)
 	cell.addReception(m.reception)
 
@@ -134,6 +136,7 @@ func (c *cells) result(key cellKey) *result.Cell {
 	res := cell.Cell
 	res.Nodes = slices.Clone(res.Nodes)
 	res.Blocks = slices.Clone(res.Blocks)
+	res.SchedLatencyP99 = cell.sched.p99()
 	res.Latency = result.Latency{
 		AckService: distribution(cell.ackService),
 		Receive:    distribution(cell.receive),

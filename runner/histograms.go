@@ -55,6 +55,9 @@ func (c *cell) logName() string {
 	if c.RatePerS > 0 {
 		name += fmt.Sprintf("-rate%.0f", c.RatePerS)
 	}
+	if c.RatePerS > 0 {
+		name += fmt.Sprintf("-rate%.0f", c.RatePerS)
+	}
 	if c.Control {
 		name += "-control"
 	}

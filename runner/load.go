@@ -18,7 +18,8 @@ type measurement struct {
 	stats     *client.Stats
 	started   time.Duration // of the measured time, since the start of the run
 	usage     *usage
-	reception *reception // nil without subscribers
+	sched     schedLatencies // of this process
+	reception *reception     // nil without subscribers
 }
 
 // load opens the connections of a step, puts its load on the broker, and closes them.
@@ -32,6 +33,7 @@ func (r *run) load(ctx context.Context, broker *target.Broker, step *Step, times
 		}
 	}
 	var started time.Time
+	sched := readSchedLatencies()
 	m.stats, m.usage, started, err = r.publishAndHear(ctx, broker, step, plan, times, heard)
 	if heard != nil {
 		if leaveErr := heard.leave(context.WithoutCancel(ctx)); err == nil {
@@ -41,6 +43,7 @@ func (r *run) load(ctx context.Context, broker *target.Broker, step *Step, times
 	if err != nil {
 		return nil, err
 	}
+	m.sched = readSchedLatencies().since(sched)
 	if heard != nil {
 		m.reception = heard.account(m.stats, started)
 	}

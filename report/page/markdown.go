@@ -46,6 +46,12 @@ func (m *Model) Markdown(w io.Writer, charts Charts) error {
 		fmt.Fprintf(&b, "![%s](%s)\n\n![%s](%s)\n\n", escape(charts.ThroughputAlt), ThroughputFile, escape(charts.P99Alt), P99File)
 	}
 	m.detailTables(&b)
+	for _, s := range m.Limits {
+		fmt.Fprintf(&b, "- %s\n", escape(s))
+	}
+	if len(m.Limits) > 0 {
+		b.WriteString("\n")
+	}
 	m.correctnessTable(&b)
 	if len(m.Warnings) > 0 {
 		b.WriteString("## Reservations\n\n")

@@ -33,6 +33,7 @@ type Model struct {
 	Correctness []Correctness
 	Correct     string // the same, summed, in one line
 	Warnings    []string
+	Limits      []string // what bounded the rate of each arm
 
 	Environment []Pair
 	Scenario    []Pair
@@ -139,6 +140,7 @@ func New(r *result.Result) *Model {
 	m.Control = control(r)
 	m.details(r)
 	m.correctness(r)
+	m.Limits = m.limits(r)
 	m.Warnings = warnings(r, len(m.Groups) > 1)
 	m.headline(r)
 	m.Environment, m.Scenario, m.Method = environment(r), scenario(r), method(r)

@@ -23,6 +23,7 @@ const SameMargin = 0.05
 // with codes that this package does not know are kept.
 func Judge(r *result.Result) {
 	r.Comparisons, r.Overall, r.Control, r.Controls = nil, nil, nil, nil
+	classify(r)
 	var all []*comparison
 	for i := 1; i < len(r.Arms); i++ {
 		versus := newVersus(r, &r.Arms[0], &r.Arms[i])

@@ -207,14 +207,14 @@ func TestJudgeIsIdempotent(t *testing.T) {
 	run := twoArms(1.4)
 	run.Noise = 0.1
 	once := judged(run)
-	once.Warnings = append(once.Warnings, result.Warning{Code: "generator_limited", Text: "someone else's"})
+	once.Warnings = append(once.Warnings, result.Warning{Code: "someones", Text: "someone else's"})
 	Judge(once)
 	twice := *once
 	Judge(&twice)
 	if diff := cmp.Diff(once, &twice); diff != "" {
 		t.Errorf("judged again (-once +twice):\n%s", diff)
 	}
-	if once.Warnings[0].Code != "generator_limited" {
+	if once.Warnings[0].Code != "someones" {
 		t.Errorf("a warning of the runner is gone: %v", once.Warnings)
 	}
 }

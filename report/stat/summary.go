@@ -22,6 +22,7 @@ type Summary struct {
 	Order     int64    // acknowledgements out of order
 	Ledger    *Account // summed; nil without a verification block
 	Incorrect bool
+	Class     string // what bounded the rate, if it was the same in each pass; else ""
 }
 
 // Measure is a value with the 95 % interval of the arm's own blocks, which says how steady the arm was. The interval of
@@ -71,7 +72,11 @@ func Summarise(r *result.Result, arm string, point Point) *Summary {
 		}
 		return nanoseconds(c.Latency.AckService.P50)
 	})
+	s.Class = cells[0].Class
 	for _, c := range cells {
+		if c.Class != s.Class {
+			s.Class = ""
+		}
 		s.InFlight += c.InFlight.AchievedMean / float64(len(cells))
 		s.Messages += c.Messages
 		s.Order += c.Order.Violations

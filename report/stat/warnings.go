@@ -21,6 +21,9 @@ const (
 	CodeWindowUnused = "window_not_filled" // the generator did not keep the window full
 	CodeSerialised   = "serialised"        // throughput does not rise with the window
 
+	CodeGenerator = "generator_limited" // the rate may be the load generator's
+	CodeLate      = "generator_late"    // the latencies hold the load generator's own waiting
+
 	CodeFewBlocks      = "few_blocks"        // no interval
 	CodePassesDisagree = "passes_disagree"   // by more than chance
 	CodeNotSwapped     = "slots_not_swapped" // the slot effect is in the ratio
@@ -35,7 +38,7 @@ func foreign(warnings []result.Warning) []result.Warning {
 	for _, w := range warnings {
 		switch w.Code {
 		case CodePartial, CodeOrder, CodeLedger, CodeUnverified, CodeNoControl, CodeControlOff, CodeControlApart,
-			CodeWindowUnused, CodeSerialised:
+			CodeWindowUnused, CodeSerialised, CodeGenerator, CodeLate:
 		default:
 			kept = append(kept, w)
 		}
@@ -71,6 +74,7 @@ func warningsOf(r *result.Result) []result.Warning {
 	controls(r, warn)
 	windows(r, warn)
 	serialised(r, warn)
+	innocence(r, warn)
 	return out
 }
 

@@ -93,6 +93,51 @@ type Environment struct {
 	Go         string `json:"go"`
 	GOMAXPROCS int    `json:"gomaxprocs"`
 	TCPNoDelay bool   `json:"tcp_nodelay"`
+
+	Calibration *Calibration `json:"calibration,omitempty"` // of this machine, as it was stored before the run
+}
+
+// Calibration is what is known of a machine: what the load generator can do there, and how far two runs of the same thing
+// are apart.
+type Calibration struct {
+	Started  time.Time `json:"started"`
+	Tool     string    `json:"tool"`
+	Machine  string    `json:"machine"` // what the calibration is filed under: another one is another machine
+	Ceilings []Ceiling `json:"ceilings"`
+	Noise    []Noise   `json:"noise,omitempty"`
+
+	// NoiseEffect is the least ratio above 1 that a comparison over all points, with as many blocks as the calibration had,
+	// would have told from 1 four times in five.
+	NoiseEffect *float64 `json:"noise_effect,omitempty"`
+	NoiseTarget string   `json:"noise_target,omitempty"` // that was compared with itself
+
+	ClockNS         int64  `json:"clock_resolution_ns"`
+	SchedLatencyP99 *int64 `json:"sched_latency_p99_ns,omitempty"`
+	LoopbackP50     *int64 `json:"loopback_p50_ns,omitempty"` // of the round trip of a byte
+	LoopbackP99     *int64 `json:"loopback_p99_ns,omitempty"`
+}
+
+// Ceiling is what the load generator reached against the null broker.
+type Ceiling struct {
+	QoS            int      `json:"qos"`
+	Window         int      `json:"window"`
+	Connections    int      `json:"connections"`
+	Payload        int      `json:"payload_bytes"`
+	ThroughputPerS float64  `json:"throughput_per_s"`
+	PerCPUSecond   *float64 `json:"messages_per_cpu_s,omitempty"` // of the generator
+}
+
+// Noise is what a broker compared with itself showed at a point.
+type Noise struct {
+	QoS         int      `json:"qos"`
+	Window      int      `json:"window"`
+	Connections int      `json:"connections"`
+	Payload     int      `json:"payload_bytes"`
+	Ratio       float64  `json:"ratio"`
+	Low         *float64 `json:"low,omitempty"`
+	High        *float64 `json:"high,omitempty"`
+	Effect      *float64 `json:"effect,omitempty"` // as NoiseEffect, at this point alone
+	Blocks      int      `json:"blocks"`
 }
 
 // Arm is one side of the run. Name is "A", "B", or the scenario's own word for it.
@@ -157,6 +202,7 @@ type Cell struct {
 	FDs              *int64 `json:"fds,omitempty"`
 
 	GeneratorRSSPeak *int64 `json:"generator_rss_peak_bytes,omitempty"` // of the load generator so far in the run
+	SchedLatencyP99  *int64 `json:"sched_latency_p99_ns,omitempty"`     // for which goroutines of the load generator waited for a processor
 	Generator        *Node  `json:"generator,omitempty"`                // the load generator's process, as the broker's
 
 	CPUPer1000 *float64 `json:"cpu_s_per_1000,omitempty"` // CPUSeconds for 1,000 acknowledged messages
