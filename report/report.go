@@ -35,10 +35,14 @@ func WriteDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		dir = filepath.Dir(dir) // Read takes the file too
 	}
-	files, err := Render(r)
+	files, err := render(r, dir)
 	if err != nil {
 		return fmt.Errorf("rendering %s: %w", dir, err)
 	}
+	return writeFiles(dir, files)
+}
+
+func writeFiles(dir string, files []File) error {
 	for _, f := range files {
 		if err := result.WriteFile(filepath.Join(dir, f.Name), f.Data); err != nil {
 			if errors.Is(err, fs.ErrPermission) {
@@ -56,9 +60,22 @@ type File struct {
 	Data []byte
 }
 
-// Render returns the files that WriteDir writes.
-func Render(r *result.Result) ([]File, error) {
+// Render returns the files that WriteDir writes, but for what is only in the run's histograms.
+func Render(r *result.Result) ([]File, error) { return render(r, "") }
+
+// render is Render with the histograms below dir; "": none.
+func render(r *result.Result, dir string) ([]File, error) {
 	r = judged(r)
+	var curves []page.Curve
+	var trouble string
+	if dir != "" {
+		curves, trouble = curvesOf(dir, r)
+	}
+	return files(r, curves, trouble)
+}
+
+// files renders a judged result.
+func files(r *result.Result, curves []page.Curve, trouble string) ([]File, error) {
 	charts := page.Charts{ThroughputAlt: chart.Alt(r, chart.Throughput), P99Alt: chart.Alt(r, chart.P99)}
 	var err error
 	var throughputPNG, p99PNG []byte
@@ -81,11 +98,18 @@ func Render(r *result.Result) ([]File, error) {
 		return nil, err
 	}
 	model := page.New(r)
-	var markdown, html bytes.Buffer
+	if trouble != "" {
+		model.Warnings = append(model.Warnings, trouble)
+	}
+	model.Draw(r, curves)
+	var markdown, html, cells bytes.Buffer
+	if err := CSV(&cells, r); err != nil {
+		return nil, err
+	}
 	if err := model.Markdown(&markdown, charts); err != nil {
 		return nil, err
 	}
-	if err := model.HTML(&html, charts, raw); err != nil {
+	if err := model.HTML(&html, []page.Download{{Name: result.FileName, Type: "application/json", Data: raw}, {Name: "cells.csv", Type: "text/csv", Data: cells.Bytes()}}); err != nil {
 		return nil, err
 	}
 	return []File{

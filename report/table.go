@@ -209,19 +209,22 @@ func (t *table) armPerLine(g page.Group, f fitting) []column {
 		{head: "over " + t.short(0), left: true, bar: true},
 		{head: "verdict", left: true, bar: true},
 	}
+	if !t.model.Compared {
+		columns = columns[:5]
+	}
 	for _, row := range g.Rows {
 		for i, c := range row.Cells {
 			cells := []string{"", t.short(i), t.strike(c.Rate, c.Incorrect), t.strike(c.P99, c.Incorrect && f.strikeP99), c.RSSPeak, "", ""}
 			if i == 0 {
 				cells[0] = row.InFlight
 			}
-			if i > 0 {
+			if i > 0 && t.model.Compared {
 				cells[5], cells[6] = t.ratio(c.Versus, f), c.Versus.Verdict
 			}
 			if c.Incorrect {
-				cells[6] = "INCORRECT"
+				cells[6] = "INCORRECT" // struck out as well: the column may not be there
 			}
-			add(columns, cells)
+			add(columns, cells[:len(columns)])
 		}
 	}
 	return columns

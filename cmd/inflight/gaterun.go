@@ -120,7 +120,7 @@ func lastPass(r *result.Result) int {
 
 // addPasses appends the cells of a further run, whose files are below a directory of that of r.
 func addPasses(r, again *result.Result, below string) {
-	passes, blocks := lastPass(r), 0
+	passes, blocks, later := lastPass(r), 0, int64(again.Started.Sub(r.Started))
 	for i := range r.Cells {
 		for _, b := range r.Cells[i].Blocks {
 			blocks = max(blocks, b.Block)
@@ -130,6 +130,10 @@ func addPasses(r, again *result.Result, below string) {
 		c.Pass += passes
 		for i := range c.Blocks {
 			c.Blocks[i].Block += blocks
+			c.Blocks[i].StartedNS += later
+		}
+		for i := range c.Samples {
+			c.Samples[i].AtNS += later
 		}
 		if c.Histograms != "" {
 			c.Histograms = filepath.ToSlash(filepath.Join(below, c.Histograms))

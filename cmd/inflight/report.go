@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,17 +13,26 @@ import (
 )
 
 func newReportCommand() *cobra.Command {
-	format := formatTable
+	format, out := formatTable, ""
 	cmd := &cobra.Command{
-		Use:   "report DIR",
-		Short: "Render a run again from its result.json, and print its table",
+		Use:   "report DIR...",
+		Short: "Render a run again from its result.json, and print its table; or several side by side",
 		Long: `Report reads DIR/result.json, judges it anew, makes report.md, report.html and the charts again, and prints
-the table. It measures nothing, and its exit code does not depend on what the run found.`,
+the table. It measures nothing, and its exit code does not depend on what the run found.
+
+Several directories are shown side by side, in the same charts and tables, in a new directory (--out). There is no
+verdict between them: runs that were made one after the other are not paired.`,
 		Example: `  inflight report inflight-results/20260102T150405Z-qos2-pipeline
   inflight report DIR --format csv > cells.csv
   inflight report DIR --format benchfmt > run.txt && benchstat -col arm run.txt`,
-		Args: arguments(1, 1, "one directory"),
+		Args: arguments(1, report.MaxSideBySide, "one directory or several"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return sideBySide(cmd, args, out, format)
+			}
+			if out != "" {
+				return usagef("--out is for several directories: one is rendered where it is")
+			}
 			dir := args[0]
 			r, err := result.Read(dir)
 			if err != nil {
@@ -42,6 +52,27 @@ the table. It measures nothing, and its exit code does not depend on what the ru
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&out, "out", "", "where the report of several runs goes, a new or empty `DIR` (default inflight-results/TIME-side-by-side)")
 	cmd.Flags().Var(&format, "format", "what is printed: "+formatNames)
 	return cmd
+}
+
+// sideBySide makes one report of several runs.
+func sideBySide(cmd *cobra.Command, dirs []string, out string, format formatFlag) error {
+	together, err := report.SideBySide(dirs)
+	if err != nil {
+		return err
+	}
+	dir, err := makeOutDir(out, "side-by-side", time.Now())
+	if err != nil {
+		return err
+	}
+	if err := together.WriteDir(dir); err != nil {
+		return err
+	}
+	if err := printResult(cmd.OutOrStdout(), together.Result, format); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "inflight: the report is %s\n", filepath.Join(dir, "report.html"))
+	return nil
 }

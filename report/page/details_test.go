@@ -51,7 +51,7 @@ func TestDetails(t *testing.T) {
 	if err := m.Markdown(&markdown, Charts{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.HTML(&html, Charts{}, nil); err != nil {
+	if err := m.HTML(&html, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{markdown.String(), html.String()} {

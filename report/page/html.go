@@ -1,12 +1,12 @@
 package page
 
 import (
+	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
-	"regexp"
 	"strings"
 
 	"inflight/report/internal/human"
@@ -22,27 +22,67 @@ type Charts struct {
 //go:embed page.html.tmpl
 var source string
 
-// HTML writes the model as one page that loads nothing else. raw is the result.json, which the page carries along.
-func (m *Model) HTML(w io.Writer, charts Charts, raw []byte) error {
+//go:embed page.js
+var script string
+
+// Download is a file that the page carries along.
+type Download struct {
+	Name string
+	Type string // its media type
+	Data []byte
+}
+
+// HTML writes the model as one page that loads nothing else. Draw makes its figures. The downloads are inside the page.
+func (m *Model) HTML(w io.Writer, downloads []Download) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"verdict": sign,
 		"absent":  func() string { return human.Absent },
-		"bytes":   func(b []byte) string { return human.Bytes(int64(len(b))) },
+		"sorter":  sorter,
 	}).Parse(source)
 	if err != nil {
 		return fmt.Errorf("parsing the page's template: %w", err)
 	}
+	type link struct {
+		Name, Size string
+		Link       template.URL
+	}
+	var links []link
+	for _, d := range downloads {
+		links = append(links, link{d.Name, human.Bytes(int64(len(d.Data))), template.URL("data:" + d.Type + ";base64," + base64.StdEncoding.EncodeToString(d.Data))})
+	}
+	sum := sha256.Sum256([]byte(script))
 	return t.Execute(w, struct {
 		*Model
-		Throughput, P99 template.HTML
-		Raw             []byte
-		RawLink         template.URL
+		Downloads  []link
+		Script     template.JS
+		ScriptHash template.HTMLAttr
+		ArmStyle   template.CSS
 	}{
-		m,
-		// Both are ours: drawn by package chart, which escapes what comes from the result.
-		template.HTML(inline(charts.Throughput, "throughput-")), template.HTML(inline(charts.P99, "p99-")),
-		raw, template.URL("data:application/json;base64," + base64.StdEncoding.EncodeToString(raw)),
+		m, links,
+		template.JS(script),
+		// The policy lets this one script run, and nothing that anyone puts into the page.
+		template.HTMLAttr("'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"),
+		armStyle(len(m.Arms)),
 	})
+}
+
+// sorter is the head of a column that a click sorts by.
+func sorter(name, class string) template.HTML {
+	if class != "" {
+		class = ` class="` + class + `"`
+	}
+	return template.HTML(`<th role="columnheader" scope="col"` + class + `><button type="button" class="sort">` + template.HTMLEscapeString(name) + `</button></th>`)
+}
+
+// armStyle colours each arm, dashes its lines, and hides it when its legend entry is switched off.
+func armStyle(arms int) template.CSS {
+	dashes := []string{"none", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 2 2"}
+	var b strings.Builder
+	for i := range arms {
+		k := i % len(dashes)
+		fmt.Fprintf(&b, "svg .a%d { color: var(--c%d) } button.t%d::before { color: var(--c%d) } svg .a%d .line { stroke-dasharray: %s } .off-%d svg .a%d { display: none }\n", i, k, i, k, i, dashes[k], i, i)
+	}
+	return template.CSS(b.String())
 }
 
 // sign puts a mark before a verdict, so that colour is not all that tells them apart.
@@ -61,16 +101,4 @@ func sign(verdict string) string {
 	default:
 		return verdict
 	}
-}
-
-var (
-	prolog     = regexp.MustCompile(`(?s)^.*?(<svg[ >])`)
-	identifier = regexp.MustCompile(`(\sid="|url\(#|href="#|url\('#)`)
-)
-
-// inline makes an SVG document fit for the inside of a page: no prolog, and identifiers of its own, because those of a
-// page are shared by everything in it.
-func inline(svg []byte, prefix string) string {
-	s := prolog.ReplaceAllString(string(svg), "$1")
-	return strings.TrimSpace(identifier.ReplaceAllString(s, "${1}"+prefix))
 }

@@ -21,8 +21,9 @@ type Model struct {
 	Trouble  []string // further lines about why it is partial: what a broker printed last
 
 	Arms     []Arm
-	Compared bool // there are an A and a B
+	Compared bool // there are an A and a B, of one run
 	Groups   []Group
+	Sections []Section // of figures, once Draw was called
 	Overall  []Overall
 	Control  string // in words; empty without one
 
@@ -97,8 +98,14 @@ type Cell struct {
 	P50, P99           string
 	RSSPeak            string
 	Incorrect          bool
+	Number             Numbers
 	Versus             Ratios // over the first arm; of that one empty
 }
+
+// Numbers are what a table is sorted by, as text without units; empty when absent.
+type Numbers struct{ Rate, P99, Ratio, P99Ratio string }
+
+func plain(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
 
 // Correctness is the account of one arm at one QoS, summed over its points.
 type Correctness struct {
@@ -132,7 +139,7 @@ func New(r *result.Result) *Model {
 			Alike: stat.SameKind(r.Arms[0].Target, a.Target),
 		})
 	}
-	m.Compared = len(r.Arms) >= 2
+	m.Compared = len(r.Arms) >= 2 && !r.SideBySide
 	m.groups(r)
 	for i := range r.Overall {
 		m.Overall = append(m.Overall, overall(&r.Overall[i]))
@@ -171,6 +178,21 @@ func row(r *result.Result, p stat.Point) Row {
 	out := Row{Point: p, InFlight: human.Count(int64(p.Window))}
 	for _, a := range r.Arms {
 		out.Cells = append(out.Cells, cell(stat.Summarise(r, a.Name, p)))
+	}
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		if stat.PointOfComparison(c) != p {
+			continue
+		}
+		for k, a := range r.Arms {
+			switch {
+			case k == 0 || a.Name != c.Arm:
+			case c.Metric == stat.Throughput:
+				out.Cells[k].Number.Ratio = plain(c.Ratio)
+			case c.Metric == stat.P99:
+				out.Cells[k].Number.P99Ratio = plain(c.Ratio)
+			}
+		}
 	}
 	out.Ratios = absentRatios()
 	for i := 1; i < len(r.Arms); i++ {
@@ -249,13 +271,13 @@ func cell(s *stat.Summary) Cell {
 	}
 	c.Incorrect = s.Incorrect
 	if t := s.Throughput; t != nil {
-		c.Rate = human.Rate(t.Value)
+		c.Rate, c.Number.Rate = human.Rate(t.Value), plain(t.Value)
 		if t.Low != nil && t.High != nil {
 			c.RateInterval = "[" + human.Rate(*t.Low) + ", " + human.Rate(*t.High) + "]"
 		}
 	}
 	if s.P99 != nil {
-		c.P99 = human.Latency(s.P99.Value)
+		c.P99, c.Number.P99 = human.Latency(s.P99.Value), plain(s.P99.Value)
 	}
 	if s.P50 != nil {
 		c.P50 = human.Latency(*s.P50)

@@ -18,19 +18,22 @@ import (
 func model(t *testing.T, name string) *Model {
 	t.Helper()
 	r := synth.Fixtures()[name]
-	stat.Judge(r)
-	return New(r)
+	return drawn(r)
 }
 
-var charts = Charts{
-	Throughput: []byte(`<?xml version="1.0"?><!-- x --><svg role="img" aria-label="throughput"><defs><g id="a"/></defs><use href="#a" fill="url(#a)"/></svg>`),
-	P99:        []byte(`<?xml version="1.0"?><svg role="img" aria-label="p99"><defs><g id="a"/></defs><use xlink:href="#a"/></svg>`),
+func drawn(r *result.Result) *Model {
+	stat.Judge(r)
+	m := New(r)
+	m.Draw(r, nil)
+	return m
 }
+
+var charts = Charts{ThroughputAlt: "throughput", P99Alt: "p99"}
 
 func rendered(t *testing.T, m *Model) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := m.HTML(&b, charts, []byte(`{"schema":"inflight.result/1"}`)); err != nil {
+	if err := m.HTML(&b, []Download{{"result.json", "application/json", []byte(`{"schema":"inflight.result/1"}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -92,11 +95,6 @@ func TestWarningsAreSaidOnce(t *testing.T) {
 
 func TestIdentifiersOfInlinedChartsDoNotCollide(t *testing.T) {
 	page := rendered(t, model(t, "two-arms"))
-	for _, want := range []string{`id="throughput-a"`, `href="#throughput-a"`, `url(#throughput-a)`, `id="p99-a"`, `xlink:href="#p99-a"`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %s", want)
-		}
-	}
 	if strings.Contains(page, "<?xml") {
 		t.Error("an XML prolog inside the page")
 	}
@@ -114,6 +112,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	for name := range synth.Fixtures() {
 		page := rendered(t, model(t, name))
 		var open []string
+		scripts := 0
 		z := html.NewTokenizer(strings.NewReader(page))
 		for {
 			kind := z.Next()
@@ -127,8 +126,11 @@ func TestPageIsSelfContained(t *testing.T) {
 			switch kind {
 			case html.StartTagToken:
 				switch token.Data {
-				case "script", "iframe", "img", "object", "embed":
+				case "iframe", "img", "object", "embed":
 					t.Errorf("%s: a %s element", name, token.Data)
+				case "script":
+					scripts++
+					open = append(open, token.Data)
 				case "meta", "link":
 				default:
 					open = append(open, token.Data)
@@ -144,6 +146,9 @@ func TestPageIsSelfContained(t *testing.T) {
 				}
 				open = open[:len(open)-1]
 			}
+		}
+		if scripts != 1 {
+			t.Errorf("%s: %d scripts, want the page's own", name, scripts)
 		}
 		if len(open) > 0 {
 			t.Errorf("%s: left open: %v", name, open)
@@ -172,9 +177,10 @@ func TestTextFromTheResultIsNotMarkup(t *testing.T) {
 	r.Arms[0].Target = "tcp://`a|b`<img src=x onerror=alert(1)>"
 	r.Arms[1].Version = `"><script>`
 	r.Partial, r.Trouble = true, "<b>~~gone~~</b>"
-	stat.Judge(r)
-	m := New(r)
+	r.Cells[0].Samples = []result.Sample{{RSS: r.Cells[0].RSSPeak}}
+	m := drawn(r)
 	page := rendered(t, m)
+	page = strings.Replace(page, "<script>", "", 1) // its own
 	for _, bad := range []string{"<script>", "<img", "<b>"} {
 		if strings.Contains(page, bad) {
 			t.Errorf("the page has %s", bad)

@@ -19,13 +19,14 @@ const (
 const SameMargin = 0.05
 
 // Judge fills Comparisons, Overall, Control, Controls, Warnings and the cells' classes of r from its cells, and may be
-// called again. Each arm is compared with the first; a run of one arm has neither comparisons nor a control. Warnings
+// called again. Each arm is compared with the first; a run of one arm has neither comparisons nor a control, and nor have the arms of
+// several runs side by side. Warnings
 // with codes that this package does not know are kept.
 func Judge(r *result.Result) {
 	r.Comparisons, r.Overall, r.Control, r.Controls = nil, nil, nil, nil
 	classify(r)
 	var all []*comparison
-	for i := 1; i < len(r.Arms); i++ {
+	for i := 1; i < len(r.Arms) && !r.SideBySide; i++ {
 		versus := newVersus(r, &r.Arms[0], &r.Arms[i])
 		if c := versus.controlOf(); c != nil && i == 1 {
 			r.Control = c

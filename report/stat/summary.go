@@ -62,7 +62,7 @@ func Summarise(r *result.Result, arm string, point Point) *Summary {
 	s := &Summary{Arm: arm, Point: point}
 	all := metrics()
 	runs := pairedRuns
-	if len(r.Arms) == 1 {
+	if len(r.Arms) == 1 || r.SideBySide && !paired(cells) {
 		runs = 1 // a block of a sweep is a single run
 	}
 	s.Throughput, s.P99 = all[0].measure(cells, runs), all[1].measure(cells, runs)
@@ -92,6 +92,18 @@ func Summarise(r *result.Result, arm string, point Point) *Summary {
 		}
 	}
 	return s
+}
+
+// paired reports whether the blocks of cells have more than a single run of their arm.
+func paired(cells []*result.Cell) bool {
+	for _, c := range cells {
+		for i := 1; i < len(c.Blocks); i++ {
+			if c.Blocks[i].Block == c.Blocks[i-1].Block {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // measure takes the value from the totals of the cells and only the width of its interval from the blocks.

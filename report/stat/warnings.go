@@ -131,7 +131,7 @@ func where(c *result.Cell, first string) string {
 
 // controls looks at the control of each arm that is compared.
 func controls(r *result.Result, warn func(code, format string, args ...any)) {
-	if len(r.Arms) < 2 {
+	if len(r.Arms) < 2 || r.SideBySide {
 		return
 	}
 	all := r.Controls

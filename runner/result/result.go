@@ -20,7 +20,8 @@ type Result struct {
 	Environment Environment `json:"environment"`
 	Arms        []Arm       `json:"arms"`
 	Cells       []Cell      `json:"cells"`
-	Reruns      []Rerun     `json:"reruns,omitempty"` // of what a gate could not decide: further passes of some points
+	SideBySide  bool        `json:"side_by_side,omitempty"` // the arms are of several runs: nothing between them is paired
+	Reruns      []Rerun     `json:"reruns,omitempty"`       // of what a gate could not decide: further passes of some points
 
 	// The rest is derived from Cells by report/stat and can be made again at any time.
 	Comparisons []Comparison `json:"comparisons,omitempty"`

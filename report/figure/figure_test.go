@@ -1,0 +1,94 @@
+package figure
+
+import (
+	"encoding/xml"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func ptr(v float64) *float64 { return &v }
+
+// wellFormed parses a figure and returns the numbers in it, of which none may be NaN or outside any reason.
+func wellFormed(t *testing.T, svg string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+	}
+	if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+		t.Errorf("no number in\n%s", svg)
+	}
+	for _, m := range regexp.MustCompile(` c[xy]="([^"]*)"`).FindAllStringSubmatch(svg, -1) {
+		if v, err := strconv.ParseFloat(m[1], 64); err != nil || v < 0 || v > width {
+			t.Errorf("a point at %q, outside the figure", m[1])
+		}
+	}
+}
+
+func TestCharts(t *testing.T) {
+	for name, c := range map[string]Chart{
+		"one point":         {X: Axis{Scale: Log}, Y: Axis{Scale: Log}, Series: []Series{{Points: []Point{{X: 20, Y: 5}}}}},
+		"a flat line":       {Y: Axis{Scale: Log}, Series: []Series{{Points: []Point{{X: 1, Y: 5}, {X: 2, Y: 5}}}}},
+		"huge intervals":    {Y: Axis{Scale: Log}, Series: []Series{{Points: []Point{{X: 1, Y: 5, Low: ptr(1e-300), High: ptr(1e300)}, {X: 2, Y: 6}}}}},
+		"zero, linear":      {Series: []Series{{Points: []Point{{X: 0, Y: 0}}}}},
+		"the last nine":     {X: Axis{Scale: Tail}, Y: Axis{Scale: Log}, Series: []Series{{Points: []Point{{X: 0.5, Y: 1}, {X: 1, Y: 9}}}}},
+		"text is no markup": {Alt: `"><script>`, X: Axis{Label: "<b>"}, Series: []Series{{Points: []Point{{X: 1, Y: 1, Text: `" onload="x`, Struck: true}}}}},
+		"a band":            {Y: Axis{Scale: Log}, Series: []Series{{Points: []Point{{X: 1, Y: 5}, {X: 9, Y: 7}}}}, Band: &Band{X: []float64{1, 9}, Low: []float64{4, 1e-9}, High: []float64{6, 1e9}}},
+		"many":              {Series: []Series{{Arm: 7, Plain: true, Points: make([]Point, 5000)}}},
+	} {
+		svg := c.SVG()
+		if svg == "" {
+			t.Errorf("%s: nothing drawn", name)
+			continue
+		}
+		wellFormed(t, svg)
+		if len(svg) > 100_000 {
+			t.Errorf("%s: %d bytes", name, len(svg))
+		}
+		if strings.Contains(svg, "<script>") || strings.Contains(svg, "<b>") || strings.Contains(svg, ` onload=`) && !strings.Contains(svg, "&#34; onload=") {
+			t.Errorf("%s: markup from text:\n%s", name, svg)
+		}
+	}
+	for name, c := range map[string]Chart{
+		"no series":            {},
+		"no points":            {Series: []Series{{}}},
+		"nothing above zero":   {Y: Axis{Scale: Log}, Series: []Series{{Points: []Point{{X: 1, Y: 0}}}}},
+		"nothing that is real": {Series: []Series{{Points: []Point{{X: 1, Y: math.NaN()}, {X: 2, Y: math.Inf(1)}}}}},
+	} {
+		if svg := c.SVG(); svg != "" {
+			t.Errorf("%s: drew %s", name, svg)
+		}
+	}
+}
+
+func TestForest(t *testing.T) {
+	f := Forest{Rows: []Row{
+		{Label: "1", Ratio: 1.02, Low: ptr(0.97), High: ptr(1.08), Text: "a"},
+		{Label: "far off", Ratio: 23, Low: ptr(1e-200), High: ptr(1e200), Text: "b", Struck: true},
+		{Label: "no interval", Ratio: 0.5},
+	}, Low: 0.9, High: 1.1}
+	svg := f.SVG()
+	wellFormed(t, svg)
+	if strings.Count(svg, `class="p"`) != 3 || !strings.Contains(svg, `class="cross"`) || !strings.Contains(svg, `class="band"`) {
+		t.Errorf("not everything drawn:\n%s", svg)
+	}
+	if svg := (&Forest{Rows: []Row{{Label: "heading"}}}).SVG(); svg != "" {
+		t.Errorf("drew %s", svg)
+	}
+}
+
+func TestRoundDown(t *testing.T) {
+	for v, want := range map[float64]float64{1: 1, 1.9: 1, 2: 2, 4.9: 2, 99: 50, 100: 100, 0.03: 0.02, -3: -5, -5: -5, -51: -100} {
+		if got := roundDown(v); math.Abs(got-want) > 1e-9*math.Abs(want) {
+			t.Errorf("roundDown(%v) = %v, want %v", v, got, want)
+		}
+	}
+}
