@@ -90,7 +90,7 @@ func (r *run) gather(ctx context.Context, broker *target.Broker, plan *client.Pl
 }
 
 func (a *audience) options(i int, addr string, clean bool) client.Options {
-	return client.Options{Addr: addr, ClientID: a.probes.clientID("s" + strconv.Itoa(i)), CleanSession: clean}
+	return client.Options{Addr: addr, ClientID: a.probes.clientID("s" + strconv.Itoa(i)), CleanSession: clean, Version: a.plan.Version}
 }
 
 // handler takes the deliveries of subscriber i.

@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"time"
 
+	"inflight/broker/packet"
 	"inflight/runner/client"
 	"inflight/runner/target"
+	"inflight/scenarios"
 )
 
 // loadTimes are those of one client run.
@@ -112,6 +114,14 @@ func closeAfterRun(plan *client.Plan, population *client.Population, stats *clie
 	return nil
 }
 
+// version is that of MQTT which the load speaks.
+func version(s *scenarios.Scenario) packet.Version {
+	if s.Version == scenarios.MQTT5 {
+		return packet.V5
+	}
+	return packet.V311
+}
+
 // clientPlan is the plan of a run of this step; topics and clients are new in every run.
 func (r *run) clientPlan(addrs []string, step *Step, times loadTimes) client.Plan {
 	name, number := r.next()
@@ -128,6 +138,7 @@ func (r *run) clientPlan(addrs []string, step *Step, times loadTimes) client.Pla
 		Duration:    times.measured,
 		Drain:       r.plan.Scenario.Drain,
 		Topics:      r.plan.Scenario.Topics,
+		Version:     version(&r.plan.Scenario),
 	}
 	switch {
 	case step.Control:

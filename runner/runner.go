@@ -141,6 +141,7 @@ func (r *run) describe() *result.Result {
 			Quick:       s.Quick,
 			Gate:        s.Gate,
 
+			Version:           s.Version,
 			RunMessages:       int64(s.Messages),
 			Subscribers:       s.Subscribers,
 			SubscriberQoS:     s.SubscriberQoS,

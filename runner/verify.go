@@ -44,6 +44,7 @@ func (r *run) verify(ctx context.Context, broker *target.Broker, step *Step) (_ 
 		Addr:         subscriberAddr,
 		ClientID:     probes.clientID("s"),
 		CleanSession: true,
+		Version:      plan.Version,
 	}, probes.filter, byte(plan.QoS), func(p *packet.Publish) {
 		if !probes.arrived(0, p.Topic) {
 			plan.Ledger.Delivered(p.Payload, time.Since(start))

@@ -27,6 +27,7 @@
 //	rate: [max, 10000]      # messages per second on a fixed schedule; max: as fast as the window allows
 //	messages: 100000        # of each run, instead of the duration
 //	topics: 1               # of each connection
+//	version: 3.1.1          # of MQTT, or 5
 //	subscribers: 0          # during the load, each to everything
 //	subscriber-qos: same    # or 0, 1, 2
 //	subscriber-delay: off   # that each of them takes for a message

@@ -107,6 +107,7 @@ func keys() []key {
 			func(s *Scenario) *time.Duration { return &s.SubscriberDelay }, time.Microsecond, MaxDelay, true),
 		choice("subscriber-session", "session of the subscribers", func(s *Scenario) *string { return &s.SubscriberSession },
 			SessionClean, SessionKept),
+		choice("version", "MQTT of the load", func(s *Scenario) *string { return &s.Version }, MQTT311, MQTT5),
 	}
 }
 

@@ -25,6 +25,12 @@ const (
 	MaxDelay       = time.Minute // of a slow subscriber, for each message
 )
 
+// Versions of MQTT.
+const (
+	MQTT311 = "3.1.1"
+	MQTT5   = "5"
+)
+
 // Sessions of subscribers.
 const (
 	SessionClean = "clean"
@@ -67,6 +73,8 @@ type Scenario struct {
 	SubscriberQoS     *int          // nil: that of the publications
 	SubscriberDelay   time.Duration // that each of them takes for each message; 0: none
 	SubscriberSession string        // SessionClean or SessionKept
+
+	Version string // of MQTT that the load speaks: MQTT311 or MQTT5
 
 	// QuickForm is what Quicken changes, from the scenario's own quick section; nil: the general short form.
 	QuickForm []Setting
@@ -129,6 +137,7 @@ func (s Scenario) WithDefaults() Scenario {
 	s.Rates = listOr(s.Rates, 0)
 	s.Topics = cmp.Or(s.Topics, 1)
 	s.SubscriberSession = cmp.Or(s.SubscriberSession, SessionClean)
+	s.Version = cmp.Or(s.Version, MQTT311)
 	if s.SubscriberQoS != nil {
 		qos := *s.SubscriberQoS
 		s.SubscriberQoS = &qos

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,6 +82,9 @@ func checkTargets(s *scenarios.Scenario) error {
 		if err == nil {
 			_, _, err = spec.Topology(s.Nodes, s.Replicas)
 		}
+		if err == nil {
+			err = speaks(spec, s.Version)
+		}
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -89,6 +93,18 @@ func checkTargets(s *scenarios.Scenario) error {
 		problems = append(problems, err)
 	}
 	return usage(errors.Join(problems...))
+}
+
+// speaks says when a target declares that it does not speak a version of MQTT; of an address nothing is known yet.
+func speaks(spec *target.Spec, version string) error {
+	want := version
+	if want == scenarios.MQTT5 {
+		want = "5.0"
+	}
+	if known := spec.Speaks(); known != nil && !slices.Contains(known, want) {
+		return fmt.Errorf("target %q speaks MQTT %s, not %s (version)", spec.Raw, strings.Join(known, " and "), want)
+	}
+	return nil
 }
 
 // cacheDir is where built brokers are kept between runs. A system without such a place keeps them with the result, and

@@ -34,7 +34,14 @@ type Options struct {
 	Username     string        // "" for none
 	Password     []byte        // only with a Username
 	ReadBuffer   int           // bytes; 0: 64 KiB
+
+	// Version is that of MQTT; the zero value is 3.1.1. In 5.0 a session that is not clean lasts [keptFor] after its connection.
+	Version packet.Version
 }
+
+// keptFor is the Session Expiry Interval of a session that is to outlive its connection, in seconds. A run that is cut off
+// leaves nothing behind for longer.
+const keptFor = 600
 
 // Conn is one connection that the broker has accepted. It belongs to one goroutine, but Close may be called by any.
 type Conn struct {
@@ -44,6 +51,11 @@ type Conn struct {
 	r       *packet.Reader
 	present bool
 	nextID  uint16 // of SUBSCRIBEs
+	codec   packet.Codec
+
+	// What the CONNACK of 5.0 allows; in 3.1.1 there are no such limits.
+	receiveMaximum int
+	maximumQoS     byte
 
 	sock socket
 	try  bool // the reader must not wait
@@ -92,7 +104,10 @@ func newConn(nc net.Conn, o Options, timeout time.Duration) (*Conn, error) {
 		_ = nc.Close()
 		return nil, fmt.Errorf("not a TCP connection: %T", nc)
 	}
-	c := &Conn{addr: o.Addr, timeout: timeout, nc: tcp}
+	c := &Conn{
+		addr: o.Addr, timeout: timeout, nc: tcp, codec: packet.Codec{Version: o.Version, From: packet.FromServer},
+		receiveMaximum: load.MaxWindow, maximumQoS: 2,
+	}
 	c.r = packet.NewReader(readSide{c}, cmp.Or(o.ReadBuffer, readBuffer), maxRemaining)
 	var err error
 	if c.sock, err = newSocket(tcp); err == nil {
@@ -106,7 +121,7 @@ func newConn(nc net.Conn, o Options, timeout time.Duration) (*Conn, error) {
 }
 
 func (c *Conn) connect(o Options) error {
-	b := packet.AppendConnect(nil, &packet.Connect{
+	connect := packet.Connect{
 		ClientID:     o.ClientID,
 		CleanSession: o.CleanSession,
 		KeepAlive:    uint16(min((o.KeepAlive+time.Second-1)/time.Second, 65_535)),
@@ -114,8 +129,11 @@ func (c *Conn) connect(o Options) error {
 		Username:     o.Username,
 		HasPassword:  o.Username != "" && o.Password != nil,
 		Password:     o.Password,
-	})
-	if err := c.Send(b); err != nil {
+	}
+	if o.Version == packet.V5 && !o.CleanSession {
+		connect.Properties = &packet.Properties{SessionExpiry: packet.Some(uint32(keptFor))}
+	}
+	if err := c.Send(c.codec.AppendConnect(nil, &connect)); err != nil {
 		return err
 	}
 	f, err := c.Next()
@@ -125,6 +143,9 @@ func (c *Conn) connect(o Options) error {
 	if f.Type() != packet.CONNACK {
 		return fmt.Errorf("the first packet of the broker is %v instead of CONNACK [MQTT-3.2.0-1]; is this an MQTT port?", f.Type())
 	}
+	if o.Version == packet.V5 {
+		return c.accepted5(f)
+	}
 	present, code, err := packet.ParseConnack(f)
 	if err != nil {
 		return err
@@ -133,6 +154,44 @@ func (c *Conn) connect(o Options) error {
 		return fmt.Errorf("refused by the broker: %s (return code %d)", refusal(code), code)
 	}
 	c.present = present
+	return nil
+}
+
+// accepted5 takes the CONNACK of 5.0. A broker that has no 5.0 may answer in the words of 3.1.1 [MQTT-3.1.2-2].
+func (c *Conn) accepted5(f packet.Frame) error {
+	if len(f.Body) == 2 {
+		if _, code, err := packet.ParseConnack(f); err == nil && code != packet.Accepted {
+			return fmt.Errorf("refused by the broker: it does not speak MQTT 5.0 (return code %d)", code)
+		}
+	}
+	p, err := c.codec.ParseConnack(f)
+	if err != nil {
+		return err
+	}
+	if p.Code != packet.Success {
+		return fmt.Errorf("refused by the broker: %v", p.Code)
+	}
+	c.present = p.SessionPresent
+	if p.Properties != nil {
+		if p.Properties.ReceiveMaximum.Set {
+			c.receiveMaximum = int(p.Properties.ReceiveMaximum.Value)
+		}
+		if p.Properties.MaximumQoS.Set {
+			c.maximumQoS = p.Properties.MaximumQoS.Value
+		}
+	}
+	return nil
+}
+
+// allows says what of a load the broker has said that it does not take.
+func (c *Conn) allows(qos, window int) error {
+	switch {
+	case qos > int(c.maximumQoS):
+		return fmt.Errorf("QoS %d: the broker at %s takes at most QoS %d (Maximum QoS of its CONNACK)", qos, c.addr, c.maximumQoS)
+	case qos > 0 && window > c.receiveMaximum:
+		return fmt.Errorf("window %d: the broker at %s takes at most %d exchanges of a connection (Receive Maximum of its CONNACK); ask for a smaller window",
+			window, c.addr, c.receiveMaximum)
+	}
 	return nil
 }
 
@@ -205,7 +264,7 @@ func (c *Conn) subscribe(filter string, qos byte, deliver func(packet.Frame) err
 	c.nextID = c.nextID%65_535 + 1
 	id := c.nextID
 	sub := packet.Subscribe{ID: id, Subscriptions: []packet.Subscription{{Filter: filter, QoS: qos}}}
-	if err := c.Send(packet.AppendSubscribe(nil, &sub)); err != nil {
+	if err := c.Send(c.codec.AppendSubscribe(nil, &sub)); err != nil {
 		return 0, err
 	}
 	for {
@@ -215,17 +274,17 @@ func (c *Conn) subscribe(filter string, qos byte, deliver func(packet.Frame) err
 		}
 		switch f.Type() {
 		case packet.SUBACK:
-			got, codes, err := packet.ParseSuback(f)
+			s, err := c.codec.ParseSuback(f)
 			if err != nil {
 				return 0, err
 			}
-			if got != id || len(codes) != 1 {
-				return 0, fmt.Errorf("SUBACK for Packet Identifier %d with %d return codes, expected %d with 1", got, len(codes), id)
+			if s.ID != id || len(s.Codes) != 1 {
+				return 0, fmt.Errorf("SUBACK for Packet Identifier %d with %d return codes, expected %d with 1", s.ID, len(s.Codes), id)
 			}
-			if codes[0] == packet.SubackFailure {
-				return 0, errors.New("refused by the broker (return code 0x80)")
+			if code := s.Codes[0]; code >= refusals {
+				return 0, fmt.Errorf("refused by the broker (return code 0x%02x)", byte(code))
 			}
-			return codes[0], nil
+			return byte(s.Codes[0]), nil
 		case packet.PUBLISH, packet.PUBREL:
 			if err := deliver(f); err != nil {
 				return 0, err
@@ -234,6 +293,21 @@ func (c *Conn) subscribe(filter string, qos byte, deliver func(packet.Frame) err
 			return 0, fmt.Errorf("%v instead of the SUBACK", f.Type())
 		}
 	}
+}
+
+// refusals are the Reason Codes from this one on.
+const refusals packet.ReasonCode = 0x80
+
+// unexpected is the error of a packet that has no place there. A broker of 5.0 may say why it closes.
+func (c *Conn) unexpected(f packet.Frame, where string) error {
+	if c.codec.Version == packet.V5 && f.Type() == packet.DISCONNECT {
+		p, err := c.codec.ParseDisconnect(f)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("the broker disconnects: %v", p.Code)
+	}
+	return fmt.Errorf("%w: unexpected %v on %s", load.ErrProtocol, f.Type(), where)
 }
 
 // Disconnect sends DISCONNECT and closes the connection. A packet that is only half written makes that impossible; the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"inflight/broker/packet"
 	"inflight/runner/ledger"
 	"inflight/runner/load"
 	"inflight/runner/result"
@@ -41,6 +42,7 @@ type Plan struct {
 	Topic    func(conn int) string // nil: inflight/RUN/CONN
 	Topics   int                   // of each connection, taken in turns: Topic with /0, /1, ... behind it; 0 or 1: Topic itself
 	ClientID func(conn int) string // nil: inflight-RUN-CONN
+	Version  packet.Version        // of MQTT; the zero value is 3.1.1
 	Run      uint64                // tells this population's messages from all others
 	Username string                // "" for none
 	Password []byte                // only with a Username

@@ -76,10 +76,14 @@ func (p *Population) open(ctx context.Context, i int) error {
 		Addr: p.plan.Addrs[i%len(p.plan.Addrs)], ClientID: p.plan.ClientID(i), CleanSession: true,
 		Timeout: p.plan.DialTimeout, Username: p.plan.Username, Password: p.plan.Password,
 		// Only acknowledgements are read: with ten thousand connections the usual buffers would be most of our memory.
+		Version:    p.plan.Version,
 		ReadBuffer: min(max(8*p.plan.Window, minBuffer), readBuffer),
 	})
 	if err != nil {
 		return fmt.Errorf("connection %d of %d: %w", i+1, len(p.pubs), err)
+	}
+	if err := conn.allows(p.plan.QoS, p.plan.Window); err != nil {
+		return errors.Join(err, conn.Close())
 	}
 	pub, err := newPublisher(conn, p.epoch, &p.plan, i, p.payload, p.recs[i%len(p.recs)])
 	if err != nil {

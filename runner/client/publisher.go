@@ -55,7 +55,8 @@ type publisher struct {
 	fences *load.Fences
 	book   *ledger.Book // nil: payloads are not stamped
 
-	headers [][]byte // by topic: a PUBLISH up to its payload, which ends with the Packet Identifier above QoS 0
+	headers [][]byte // by topic: a PUBLISH up to its payload
+	idBack  int      // so many bytes before the payload is the Packet Identifier
 	payload []byte   // shared with other connections
 	timed   bool     // payloads have a time in their stamp
 	made    time.Duration
@@ -83,12 +84,16 @@ func newPublisher(conn *Conn, epoch time.Time, plan *Plan, number int, payload [
 		return nil, err
 	}
 	longest := 0
+	p.idBack = 2
+	if plan.Version == packet.V5 {
+		p.idBack = 3 // a Property Length of 0 is between them
+	}
 	for i := range plan.Topics {
 		topic := plan.Topic(number)
 		if plan.Topics > 1 {
 			topic += "/" + strconv.Itoa(i)
 		}
-		b := packet.AppendPublish(nil, &packet.Publish{Topic: []byte(topic), Payload: payload, ID: 1, QoS: byte(plan.QoS)})
+		b := plan.Version.AppendPublish(nil, &packet.Publish{Topic: []byte(topic), Payload: payload, ID: 1, QoS: byte(plan.QoS)})
 		longest = max(longest, len(b))
 		p.headers = append(p.headers, slices.Clone(b[:len(b)-len(payload)]))
 	}
@@ -275,7 +280,7 @@ func (p *publisher) fill(now time.Duration, stopped bool) (more bool) {
 		}
 		id, seq := p.window.Publish()
 		at := p.append(seq)
-		binary.BigEndian.PutUint16(p.out[at-2:], id)
+		binary.BigEndian.PutUint16(p.out[at-p.idBack:], id)
 	}
 	return false
 }
@@ -361,12 +366,16 @@ func (p *publisher) one(f packet.Frame, now time.Duration) error {
 	}
 	t := f.Type()
 	if t != packet.PUBACK && t != packet.PUBREC && t != packet.PUBCOMP {
-		return fmt.Errorf("%w: unexpected %v on a publishing connection", load.ErrProtocol, t)
+		return p.conn.unexpected(f, "a publishing connection")
 	}
-	id, err := packet.ParseAck(f)
+	a, err := p.conn.codec.ParseAck(f)
 	if err != nil {
 		return err
 	}
+	if a.Code >= refusals {
+		return fmt.Errorf("the broker refuses the message of Packet Identifier %d: %v with %v", a.ID, t, a.Code)
+	}
+	id := a.ID
 	var d load.Done
 	switch t {
 	case packet.PUBREC:
@@ -406,7 +415,7 @@ func (p *publisher) one(f packet.Frame, now time.Duration) error {
 
 func (p *publisher) fenced(f packet.Frame, now time.Duration) error {
 	if f.Type() != packet.PINGRESP {
-		return fmt.Errorf("%w: unexpected %v on a publishing connection at QoS 0", load.ErrProtocol, f.Type())
+		return p.conn.unexpected(f, "a publishing connection at QoS 0")
 	}
 	if err := packet.ParseEmpty(f); err != nil {
 		return err

@@ -210,22 +210,23 @@ func (s *Subscriber) one(f packet.Frame) error {
 	switch f.Type() {
 	case packet.PUBLISH:
 		var err error
-		if s.message, err = packet.ParsePublish(f); err != nil {
+		if s.message, err = s.conn.codec.ParsePublish(f); err != nil {
 			return err
 		}
 		return s.publish(&s.message)
 	case packet.PUBREL:
-		id, err := packet.ParseAck(f)
+		a, err := s.conn.codec.ParseAck(f)
 		if err != nil {
 			return err
 		}
+		id := a.ID
 		s.held[id/64] &^= 1 << (id % 64)
 		s.out = packet.AppendAck(s.out, packet.PUBCOMP, id) // also for an unknown one: the first may have been lost
 		return nil
 	case packet.PINGRESP:
 		return packet.ParseEmpty(f)
 	default:
-		return fmt.Errorf("%w: unexpected %v on a subscribing connection", load.ErrProtocol, f.Type())
+		return s.conn.unexpected(f, "a subscribing connection")
 	}
 }
 
