@@ -142,34 +142,42 @@ func groups(out io.Writer, c *result.Check, p paint) {
 		}
 	}
 	slices.Sort(versions)
+	text := func(n *cell) string {
+		if n == nil {
+			return "-"
+		}
+		t := fmt.Sprintf("%d ok", n.ok)
+		for _, p := range []struct {
+			n    int
+			what string
+		}{{n.bad, "violated"}, {n.unsure, "inconclusive"}, {n.none, "n/a"}} {
+			if p.n > 0 {
+				t += fmt.Sprintf(", %d %s", p.n, p.what)
+			}
+		}
+		return t
+	}
+	wide := len("MQTT 3.1.1")
+	for _, n := range cells {
+		wide = max(wide, len(text(n)))
+	}
 	line := fmt.Sprintf("%-6s", "group")
 	for _, v := range versions {
-		line += fmt.Sprintf("| %-34s", "MQTT "+v)
+		line += fmt.Sprintf("| %-*s ", wide, "MQTT "+v)
 	}
 	fmt.Fprintln(out, strings.TrimRight(line, " "))
 	for _, g := range names {
 		line := fmt.Sprintf("%-6s", g)
 		for _, v := range versions {
-			text := "-"
-			if n := cells[[2]string{g, v}]; n != nil {
-				text = fmt.Sprintf("%d ok", n.ok)
-				for _, p := range []struct {
-					n    int
-					what string
-				}{{n.bad, "violated"}, {n.unsure, "inconclusive"}, {n.none, "n/a"}} {
-					if p.n > 0 {
-						text += fmt.Sprintf(", %d %s", p.n, p.what)
-					}
-				}
-			}
-			padded := fmt.Sprintf("%-34s", text)
-			switch n := cells[[2]string{g, v}]; {
+			n := cells[[2]string{g, v}]
+			t, outcome := text(n), ""
+			switch {
 			case n != nil && n.bad > 0:
-				padded = p.outcome(result.CheckViolated, padded)
+				outcome = result.CheckViolated
 			case n != nil && n.unsure > 0:
-				padded = p.outcome(result.CheckInconclusive, padded)
+				outcome = result.CheckInconclusive
 			}
-			line += "| " + padded
+			line += "| " + p.outcome(outcome, t) + strings.Repeat(" ", wide-len(t)+1)
 		}
 		fmt.Fprintln(out, strings.TrimRight(line, " "))
 	}
