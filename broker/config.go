@@ -47,7 +47,12 @@ type Config struct {
 	MaxSessionExpiry time.Duration // after which a session ends once its client is gone, in whole seconds; 0: as the client asks
 
 	MaxSubscriptions int // of one session; default 1,000
-	QueueBytes       int // that wait for one session in the memory store; default 1 GiB
+	QueueBytes       int // that wait for one session in the memory store, or the journal; default 1 GiB
+
+	JournalBytes    int // of the journal: with more new messages wait; 0: half of what JetStream may store, 8 GiB at most
+	JournalCache    int // of messages that are kept in memory because a subscriber here is about to get them; default 256 MiB
+	JournalAhead    int // and of those for one subscription; default 32 MiB
+	JournalSnapshot int // of journal between two snapshots; default 64 MiB
 
 	OpsListen    string        // operations listener, host:port; "": none
 	Pprof        bool          // serve Go's profiles there
@@ -97,6 +102,9 @@ func (c Config) withDefaults() Config {
 	defTime(&c.DrainTimeout, 10*time.Second)
 	def(&c.MaxSubscriptions, 1000)
 	def(&c.QueueBytes, 1<<30)
+	def(&c.JournalCache, 256<<20)
+	def(&c.JournalAhead, 32<<20)
+	def(&c.JournalSnapshot, 64<<20)
 	defTime(&c.away, awayAfter)
 	if c.Version == "" {
 		c.Version = "unknown"

@@ -25,10 +25,17 @@ func (c *Config) validateLimits(bad func(format string, args ...any)) {
 		{"the size of the copies in memory", c.CopyBytes, 1, 1 << 40},
 		{"the limit of subscriptions", c.MaxSubscriptions, 1, 1 << 24},
 		{"the queue limit", c.QueueBytes, 1 << 10, 1 << 50},
+		{"the limit of the journal", c.JournalBytes, 0, 1 << 50},
+		{"the limit of messages of the journal in memory", c.JournalCache, 1 << 10, 1 << 40},
+		{"the limit of messages in memory for one subscription", c.JournalAhead, 1 << 10, 1 << 40},
+		{"the journal between two snapshots", c.JournalSnapshot, 64 << 10, 1 << 40},
 	} {
 		if l.value >= 0 && l.value < l.min || l.value > l.max {
 			bad("%s is %d, want %d to %d", l.what, l.value, l.min, l.max)
 		}
+	}
+	if c.JournalBytes > 0 && c.JournalBytes < 1<<20 {
+		bad("the limit of the journal is %d, want at least %d, or 0 for half of what JetStream may store", c.JournalBytes, 1<<20)
 	}
 	for _, d := range []struct {
 		what  string

@@ -139,7 +139,8 @@ func (s *Server) openOn(ctx context.Context, nc *nats.Conn) (store.Store, error)
 	if c.Store == StoreJournal {
 		st, err := journal.Open(ctx, journal.Config{
 			Conn: nc, Replicas: c.Replicas, Timeout: c.StoreTimeout, Sync: c.Sync, Lead: s.leader(nc), Log: s.log,
-			MaxBytes: s.journalBytes(), Dropped: s.metrics.dropQueued,
+			MaxBytes: s.journalBytes(), CacheBytes: c.JournalCache, FeedBytes: c.JournalAhead, Every: int64(c.JournalSnapshot),
+			QueueBytes: c.QueueBytes, Dropped: s.metrics.dropQueued,
 		})
 		if err != nil {
 			return nil, err // a nil *journal.Store is no nil store.Store
@@ -159,6 +160,9 @@ func (s *Server) openOn(ctx context.Context, nc *nats.Conn) (store.Store, error)
 // journalBytes is how large a journal may get on an embedded node; 0: the store's default. JetStream refuses everything
 // once its files are full, what would make room included, so messages must be refused well before.
 func (s *Server) journalBytes() int64 {
+	if s.cfg.JournalBytes > 0 {
+		return int64(s.cfg.JournalBytes)
+	}
 	if n, ok := s.node.(*node.Node); ok && n.Storage() > 0 {
 		return min(8<<30, n.Storage()/2)
 	}

@@ -59,7 +59,11 @@ func (o *brokerOptions) register(f *pflag.FlagSet, cfg *broker.Config) {
 	f.DurationVar(&cfg.MaxKeepAlive, "max-keep-alive", 0, "`DURATION` of Keep Alive that clients of MQTT 5.0 get at most; 0: what they ask for")
 	f.DurationVar(&cfg.MaxSessionExpiry, "max-session-expiry", 0, "`DURATION` for which a session is kept at most once its client is gone; 0: as the client asks")
 	f.IntVar(&cfg.MaxSubscriptions, "max-subscriptions", d.MaxSubscriptions, "subscriptions of one session")
-	size(&cfg.QueueBytes, "queue-bytes", d.QueueBytes, "`SIZE` of the messages that wait for one session in the memory store; further ones are dropped")
+	size(&cfg.QueueBytes, "queue-bytes", d.QueueBytes, "`SIZE` of the messages that wait for one session in the memory store, or the journal; further ones are dropped")
+	size(&cfg.JournalBytes, "journal-bytes", d.JournalBytes, "`SIZE` of the journal; with more, new messages wait; 0: half of what JetStream may store, 8 GiB at most")
+	size(&cfg.JournalCache, "journal-cache", d.JournalCache, "`SIZE` of the journal's messages in memory that subscribers here are about to get; others are read when they are due")
+	size(&cfg.JournalAhead, "journal-ahead", d.JournalAhead, "`SIZE` of these messages for one subscription")
+	size(&cfg.JournalSnapshot, "journal-snapshot", d.JournalSnapshot, "`SIZE` of journal between two snapshots; what nobody needs before is trimmed then")
 	f.IntVar(&cfg.Window, "inbound-window", d.Window, "acknowledged packets of one client under way before it is not read any more")
 	f.IntVar(&cfg.Outbound, "outbound-window", d.Outbound, "messages above QoS 0 outstanding to one subscriber")
 	f.IntVar(&cfg.Copies, "copies", d.Copies, "messages between PUBLISH and PUBREL of one connection kept in memory beside the store")
@@ -85,6 +89,7 @@ func (o *brokerOptions) resolve(f *pflag.FlagSet, cfg *broker.Config, stdout, st
 	var zero []error
 	for _, name := range []string{
 		"max-subscriptions", "inbound-window", "outbound-window", "copies", "replicas", "max-connections", "max-packet", "queue-bytes", "copy-bytes",
+		"journal-cache", "journal-ahead", "journal-snapshot",
 		"connect-timeout", "store-timeout", "write-timeout", "drain-timeout",
 	} {
 		if v := f.Lookup(name).Value.String(); v == "0" || v == "0s" {

@@ -48,6 +48,7 @@ const (
 	kindPart        kind = 20 // who, position of a member's seat: it is not connected any more
 	kindBack        kind = 21 // who, subscription's position, numbers: taken, and for another member all the same
 	kindGone        kind = 22 // author: it is gone, and its members are not connected any more
+	kindLimit       kind = 23 // bytes that wait for one session, or one group, at most
 )
 
 // who names the session that a record is of: by the epoch of the claim under which its author serves it, or, of a client
@@ -173,7 +174,8 @@ func (r *record) append(b []byte) []byte {
 		b = appendBytes(b, r.client)
 	case kindHold:
 		b = binary.BigEndian.AppendUint16(b, r.id)
-	case kindRelease, kindDiscard, kindSettle, kindCarry, kindTrim, kindSwap, kindSessionGone, kindTake, kindPart, kindBack, kindGone:
+	case kindRelease, kindDiscard, kindSettle, kindCarry, kindTrim, kindSwap, kindSessionGone, kindTake, kindPart, kindBack, kindGone,
+		kindLimit:
 		b = binary.AppendUvarint(b, uint64(r.ref))
 	}
 	if r.kind.bulky() {
@@ -185,7 +187,7 @@ func (r *record) append(b []byte) []byte {
 // named reports whether records of the kind begin with a who.
 func (k kind) named() bool {
 	switch k {
-	case kindSync, kindClaim, kindPublish, kindRetain, kindCarry, kindTrim, kindGone:
+	case kindSync, kindClaim, kindPublish, kindRetain, kindCarry, kindTrim, kindGone, kindLimit:
 		return false
 	}
 	return true
@@ -205,7 +207,7 @@ func (k kind) bulky() bool {
 func (r *record) decode(b []byte) ([]byte, error) {
 	d := decoder{b: b}
 	r.kind = kind(d.byte())
-	if r.kind < kindSync || r.kind > kindGone {
+	if r.kind < kindSync || r.kind > kindLimit {
 		return nil, errCorrupt
 	}
 	if r.kind.named() {
@@ -218,7 +220,8 @@ func (r *record) decode(b []byte) ([]byte, error) {
 		r.client = d.bytes()
 	case kindHold:
 		r.id = d.uint16()
-	case kindRelease, kindDiscard, kindSettle, kindCarry, kindTrim, kindSwap, kindSessionGone, kindTake, kindPart, kindBack, kindGone:
+	case kindRelease, kindDiscard, kindSettle, kindCarry, kindTrim, kindSwap, kindSessionGone, kindTake, kindPart, kindBack, kindGone,
+		kindLimit:
 		r.ref = pos(d.uvarint())
 	}
 	if r.kind.bulky() {

@@ -42,6 +42,7 @@ func examples() []record {
 		{kind: kindPart, client: []byte("client"), ref: at(3, 0)},
 		{kind: kindBack, epoch: 7, ref: at(1, 2), data: list(at(3, 1), at(4, 1))},
 		{kind: kindGone, ref: 1<<64 - 1},
+		{kind: kindLimit, ref: 1 << 30},
 	}
 }
 

@@ -48,6 +48,7 @@
 //	part          who, seat: the member is not connected any more
 //	back          who, position of the subscription, numbers: entries that were taken and not sent
 //	gone          author: all its members are not connected any more
+//	limit         bytes that the queues of a session, or of a group, hold at most
 //
 // who is the epoch, or 0 and the Client Identifier for a client that was never claimed. A number is a varint, a string or a
 // message has its length before it, a message is as [store.Encode] makes it.
@@ -132,7 +133,8 @@
 //
 // # Limits
 //
-// A session's queues hold up to 1,048,576 messages and 1 GiB, and so do a group's; further ones it does not get. A feed that keeps nothing has
+// A session's queues hold up to 1,048,576 messages and Config.QueueBytes, and so do a group's; further ones it does not get.
+// As all nodes must drop the same, that limit is in the journal, and the node that was started last says what it is. A feed that keeps nothing has
 // the same limit of messages, and must read what is not in memory before the journal is trimmed. Each message that a
 // subscription does not get for such a reason is counted (Config.Dropped) and the first one is logged.
 //

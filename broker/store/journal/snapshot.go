@@ -23,6 +23,7 @@ func (s *state) encode(b []byte) []byte {
 	b = append(b, snapshotV2)
 	b = binary.AppendUvarint(b, s.applied)
 	b = binary.AppendUvarint(b, uint64(s.changes))
+	b = binary.AppendUvarint(b, uint64(s.limits.bytes))
 	b = binary.AppendUvarint(b, uint64(len(s.authors)))
 	for _, id := range ordered(s.authors) {
 		a := s.authors[id]
@@ -169,6 +170,7 @@ func restore(b []byte) (*state, error) {
 	s := r.s
 	s.applied = r.uvarint()
 	s.changes = pos(r.uvarint())
+	s.limits.bytes = int(r.uvarint())
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		id := r.uint64()
 		s.authors[id] = &author{last: r.uvarint(), seen: r.uvarint()}

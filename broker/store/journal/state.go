@@ -14,7 +14,7 @@ import (
 // limits is what a journal keeps at most. They are part of what a record does, so every node must have the same.
 type limits struct {
 	queued   int // messages of one session, all its subscriptions together, or of one group
-	bytes    int // and their bytes
+	bytes    int // and their bytes; a record changes it
 	credit   int // messages that a member of a group has not settled: for a slow one none should wait that others could have had
 	retained int // topics with a retained message
 	authors  int // that the state remembers; the one that was silent for longest goes first
@@ -258,6 +258,8 @@ func (s *state) take(p pos, r *record, author uint64) error {
 		s.grown = 0
 	case kindGone:
 		s.authorGone(uint64(r.ref))
+	case kindLimit:
+		s.limits.bytes = int(r.ref)
 	}
 	if !r.kind.named() {
 		return nil

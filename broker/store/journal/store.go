@@ -27,6 +27,7 @@ type Config struct {
 	Lead     string        // server name that should lead the streams; "": whichever JetStream chooses
 	Log      *slog.Logger
 
+	QueueBytes int   // of the messages that wait for one session, or one group; the last store to open says so for all; 0 means 1 GiB
 	MaxBytes   int64 // of the journal; with more, new messages wait; 0 means 8 GiB
 	CacheBytes int   // of message bodies that wait for a feed in memory; 0 means 256 MiB
 	FeedBytes  int   // and of those of one feed; 0 means 32 MiB
@@ -44,6 +45,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.QueueBytes == 0 {
+		c.QueueBytes = journalLimits.bytes
 	}
 	if c.MaxBytes == 0 {
 		c.MaxBytes = 8 << 30
@@ -180,11 +184,27 @@ func (s *Store) boot(ctx context.Context) error {
 			break
 		}
 	}
+	if err == nil {
+		err = s.limit(ctx)
+	}
 	if err != nil {
 		s.Close()
 		return fmt.Errorf("apply the journal: %w", err)
 	}
 	return nil
+}
+
+// limit makes the limit of queues what this store is configured for, on every node.
+func (s *Store) limit(ctx context.Context) error {
+	s.mu.Lock()
+	now := s.st.limits.bytes
+	s.mu.Unlock()
+	if now == s.cfg.QueueBytes {
+		return nil
+	}
+	s.log.Info("the limit of queues changes", "bytes", s.cfg.QueueBytes, "was", now)
+	_, err := s.do(ctx, &record{kind: kindLimit, ref: pos(s.cfg.QueueBytes)})
+	return err
 }
 
 // signal tells the sender that records wait.
