@@ -33,10 +33,12 @@ type Usage struct {
 // Broker is a running broker. Its methods are safe from any goroutine.
 type Broker struct {
 	program    *Program
-	addrs      []string   // MQTT, one for each node
-	processes  []*process // nil for an address
-	healthURLs []string   // one for each process, "" where a node cannot be asked
-	root       string     // everything below is removed by Stop
+	addrs      []string        // MQTT, one for each node
+	processes  []*process      // nil for an address; guarded by mu once they are started, see running
+	data       []*templateData // one for each process, to start it again
+	slot       Slot
+	healthURLs []string // one for each process, "" where a node cannot be asked
+	root       string   // everything below is removed by Stop
 	died       chan struct{}
 
 	mu       sync.Mutex
@@ -88,7 +90,7 @@ func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	b = &Broker{program: p, root: root, died: make(chan struct{})}
+	b = &Broker{program: p, root: root, slot: slot, died: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Stop())
@@ -111,8 +113,9 @@ func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
 	for _, node := range nodes {
 		data := &templateData{
 			Name: node.Name, Node: node, Nodes: nodes, Clustered: n > 1, Cluster: cluster,
-			Dir: node.data(), Replicas: replicas, Params: p.spec.Params,
+			Dir: node.data(), Replicas: replicas, Params: p.spec.Params, Denied: p.options.Denied,
 		}
+		b.data = append(b.data, data)
 		process, err := p.process(slot, data)
 		if err != nil {
 			return b, errors.Join(err, closeLogs(all))
@@ -174,7 +177,7 @@ func (p *Program) process(slot Slot, data *templateData) (*process, error) {
 		return nil, err
 	}
 	log := filepath.Join(p.options.LogDir, fmt.Sprintf("%d-%s-%s.log", slot.Number, p.about.Kind, n.Name))
-	process, err := newProcess(n.Name, log, append([]string{p.path}, args...))
+	process, err := newProcess(n.Name, log, slices.Concat([]string{p.path}, args, p.options.Args))
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +189,7 @@ func (p *Program) process(slot Slot, data *templateData) (*process, error) {
 func (b *Broker) exited(p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stopping || b.err != nil {
+	if b.stopping || b.err != nil || p.expected {
 		return
 	}
 	b.err = &DeadError{Target: b.program.spec.Raw, Node: p.name, Status: p.status, LastLines: p.lastLines(), LogPath: p.logPath}
@@ -201,10 +204,11 @@ func (b *Broker) Version() string { return b.program.version }
 
 // Command is the command line of the first node, nil for a broker that was not started.
 func (b *Broker) Command() []string {
-	if len(b.processes) == 0 {
+	all := b.running()
+	if len(all) == 0 {
 		return nil
 	}
-	return slices.Clone(b.processes[0].cmd.Args)
+	return slices.Clone(all[0].cmd.Args)
 }
 
 // Delivers reports whether a subscriber gets what was published.
@@ -231,7 +235,7 @@ func (b *Broker) Nodes() int { return len(b.addrs) }
 // call before (Stop makes one). It is nil for a broker that was not started.
 func (b *Broker) Usage() []Usage {
 	var all []Usage
-	for _, p := range b.processes {
+	for _, p := range b.running() {
 		all = append(all, p.usage())
 	}
 	return all
@@ -291,9 +295,10 @@ func (b *Broker) Stop() error {
 		b.stopping = true
 		b.mu.Unlock()
 		b.Usage()
-		errs := make([]error, len(b.processes), len(b.processes)+1)
+		processes := b.running()
+		errs := make([]error, len(processes), len(processes)+1)
 		var each sync.WaitGroup
-		for i, p := range b.processes {
+		for i, p := range processes {
 			each.Go(func() { errs[i] = p.stop(stopGrace) })
 		}
 		each.Wait()

@@ -24,6 +24,7 @@ type description struct {
 	MQTT       []string              `yaml:"mqtt"`         // protocol versions it speaks
 	Delivers   bool                  `yaml:"delivers"`     // whether a subscriber gets what was published
 	OrderedAck bool                  `yaml:"ordered_acks"` // declared contract: acknowledgements in packet order
+	ACL        bool                  `yaml:"acl"`          // files and args heed .Denied
 	Parameters map[string]*parameter `yaml:"parameters"`
 	Durability []condition           `yaml:"durability"`  // the first that holds; none: not known
 	SingleNode []condition           `yaml:"single_node"` // any that holds forbids a cluster

@@ -26,6 +26,8 @@ type process struct {
 	logPath  string
 	logStart int64 // where its own part of the log begins, bytes
 
+	expected bool // its end was asked for: it has not died; guarded by the broker's mu
+
 	exited chan struct{} // closed once it was reaped; status is valid then
 	status string
 	onExit func(*process) // called once, before exited is closed
@@ -119,11 +121,13 @@ func (p *process) signal(send func(*exec.Cmd) error) {
 	}
 }
 
-// stop ends the process: asked first, killed after grace.
+// stop ends the process: asked first, killed after grace; with a grace of 0 killed at once.
 func (p *process) stop(grace time.Duration) error {
-	p.signal(endGroup)
-	if p.endsWithin(grace) {
-		return nil
+	if grace > 0 {
+		p.signal(endGroup)
+		if p.endsWithin(grace) {
+			return nil
+		}
 	}
 	p.signal(killGroup)
 	if p.endsWithin(killWait) {
@@ -131,6 +135,9 @@ func (p *process) stop(grace time.Duration) error {
 	}
 	return fmt.Errorf("node %s: process %d is still there %v after it was killed", p.name, p.cmd.Process.Pid, killWait)
 }
+
+// kill ends the process without a warning.
+func (p *process) kill() error { return p.stop(0) }
 
 func (p *process) endsWithin(d time.Duration) bool {
 	timer := time.NewTimer(d)

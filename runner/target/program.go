@@ -17,6 +17,8 @@ type Options struct {
 	CacheDir     string                           // where built brokers are kept between runs
 	LogDir       string                           // where each node's output is kept
 	Talk         func(format string, args ...any) // told about steps that take long; nil: nobody is
+	Denied       string                           // a Topic Filter that nobody may publish to, see Spec.Denies; "": none
+	Args         []string                         // further arguments of every node
 	ReadyTimeout time.Duration                    // for all nodes together, from their start; 0: DefaultReadyTimeout
 }
 

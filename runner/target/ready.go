@@ -172,10 +172,11 @@ func (r *readiness) failure(from, to int, cause error) error {
 		e.Cause = fmt.Errorf("%w (is an MQTT 3.1.1 broker listening there?)", cause)
 		return e
 	}
+	processes := r.broker.running()
 	if from != to {
-		e.Cause = fmt.Errorf("a message published on node %s does not arrive here: %w", r.broker.processes[from].name, cause)
+		e.Cause = fmt.Errorf("a message published on node %s does not arrive here: %w", processes[from].name, cause)
 	}
-	p := r.broker.processes[to]
+	p := processes[to]
 	e.Node, e.LastLines, e.LogPath = p.name, p.lastLines(), p.logPath
 	return e
 }

@@ -292,5 +292,11 @@ func (s *Spec) Speaks() []string {
 	return slices.Clone(about.MQTT)
 }
 
+// Denies reports whether the target can be started so that it refuses to publish to some topics.
+func (s *Spec) Denies() bool {
+	about, err := s.description()
+	return s.Kind != KindAddress && err == nil && about.ACL
+}
+
 // String is the target as it was written.
 func (s *Spec) String() string { return s.Raw }

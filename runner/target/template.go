@@ -38,8 +38,9 @@ type templateData struct {
 	Nodes     []*node // all of them, this one included
 	Clustered bool    // more than one node
 	Cluster   string  // the cluster's name
-	Dir       string  // this node's data directory; exists and is empty
+	Dir       string  // this node's data directory; exists, and is empty at the first start
 	Replicas  int     // stream replicas
+	Denied    string  // a Topic Filter that nobody may publish to, "": none; of a description with acl
 	Params    map[string]string
 }
 
