@@ -194,9 +194,9 @@ func (c *conn) connect(f packet.Frame, raw []byte) []byte {
 	}
 	c.resumed = !p.CleanSession && s.conns > 0
 	if p.CleanSession && !c.on("clean-keeps") {
-		conns := s.conns
+		conns, welcome := s.conns, s.welcome
 		*s = *newSession()
-		s.conns = conns
+		s.conns, s.welcome = conns, welcome
 	}
 	s.conns++
 	c.session, c.relSent, c.aliases = s, map[uint16]int{}, map[uint16]string{}
@@ -205,7 +205,7 @@ func (c *conn) connect(f packet.Frame, raw []byte) []byte {
 	if props == nil {
 		props = &packet.Properties{}
 	}
-	if c.on("session-lost") && !p.CleanSession {
+	if (c.on("session-lost") || c.on("moved-forgets") && !s.welcome) && !p.CleanSession {
 		p.CleanSession, changed = true, true
 	}
 	if c.on("clean-keeps") {
@@ -248,6 +248,9 @@ func (c *conn) published(p *packet.Publish, raw, out []byte) []byte {
 			return out
 		}
 	}
+	if c.early(p, raw) {
+		return out
+	}
 	if p.QoS == 1 {
 		if c.on("lose") {
 			c.answers = packet.AppendAck(c.answers, packet.PUBACK, p.ID)
@@ -264,7 +267,7 @@ func (c *conn) published(p *packet.Publish, raw, out []byte) []byte {
 		c.answers = c.codec.AppendAck(c.answers, packet.PUBREC, packet.Ack{ID: p.ID, Code: packet.PacketIdentifierInUse})
 		return out
 	case known:
-	case c.on("lose"), c.on("reuse-as-dup") && s.done[p.ID] != (message{}), c.on("overflow-drop") && len(s.held) >= 16:
+	case c.refusedBefore(p.ID), c.on("lose"), c.on("reuse-as-dup") && s.done[p.ID] != (message{}), c.on("overflow-drop") && len(s.held) >= 16:
 		s.lost[p.ID] = true
 	}
 	if !known {
@@ -293,6 +296,7 @@ func (c *conn) released(id uint16, raw, out []byte) []byte {
 	if sparedID(id) {
 		return append(out, raw...)
 	}
+	out = c.late(id, out)
 	m, held := s.held[id]
 	before, was := s.done[id]
 	switch {

@@ -105,6 +105,10 @@ func (c *conn) connacked(raw []byte) []outgoing {
 	}
 	all := []outgoing{{t: packet.CONNACK, raw: raw}}
 	s := c.session
+	if len(raw) > 3 && raw[3] == 0 {
+		s.older = s.older || !s.welcome && raw[2] == 1
+		s.welcome = true
+	}
 	if !c.on("resend-acked") || !c.resumed || len(raw) < 4 || raw[3] != 0 {
 		return all
 	}
@@ -126,6 +130,9 @@ func (c *conn) answer(t packet.Type, a packet.Ack, raw []byte) []outgoing {
 		return nil // of a publication of our own
 	}
 	one := outgoing{t: t, raw: raw, id: a.ID}
+	if c.swallowed(t, a.ID) || a.Code.Failed() && c.refusal(t, a.ID) {
+		return nil
+	}
 	if sparedID(a.ID) {
 		return []outgoing{one}
 	}
@@ -191,7 +198,7 @@ func (c *conn) delivery(p *packet.Publish, raw []byte) []outgoing {
 		q.Dup = true
 		return []outgoing{one, {t: packet.PUBLISH, raw: c.codec.AppendPublish(nil, &q)}}
 	}
-	if c.on("deliver-twice") {
+	if c.on("deliver-twice") || c.on("restart-twice") && s.older {
 		if q.QoS > 0 {
 			q.ID = s.own()
 			s.ownOut[q.ID] = true

@@ -71,6 +71,13 @@ var faults = []Fault{
 	{"resend-swap", "exchanges two deliveries that are sent again", ""},
 	{"resend-acked", "sends again after a resumption what was acknowledged", ""},
 	{"resend-live", "sends again on a live connection", "5.0"},
+	{"acl-ignored", "lets everyone publish everything", ""},
+	{"refusal-drop", "sends no PUBACK that refuses", "5.0"},
+	{"refused-kept", "takes a message for the one before that was refused under its identifier, and forgets it", "5.0"},
+	{"puback-early", "acknowledges at QoS 1 before the message is stored", ""},
+	{"pubrec-early", "sends PUBREC before the message is stored, and stores it at its PUBREL", ""},
+	{"restart-twice", "delivers each message twice to a client whose session is older than the process", ""},
+	{"moved-forgets", "begins a new session for a client whose session began in another process, or before a restart", ""},
 	{"queue-lost", "loses the first messages that were queued for a client that was away", ""},
 }
 
@@ -142,6 +149,12 @@ type session struct {
 	renamed map[uint16]uint16  // identifier of the broker by the one that we gave the client
 	queue   []uint16           // of id-reused: the broker's identifiers in the order of delivery
 	conns   int
+
+	welcome  bool                           // this process has accepted the client
+	older    bool                           // it began before the process, or in another one
+	unstored map[uint16][]byte              // PUBLISH packets that the broker has not got
+	swallow  map[packet.Type]map[uint16]int // answers of the broker that were given before it
+	refused  map[uint16]bool                // inbound identifiers whose last PUBREC refused
 }
 
 // message is a publication as it was seen.
@@ -155,6 +168,8 @@ func newSession() *session {
 	return &session{
 		held: map[uint16]message{}, done: map[uint16]message{}, lost: map[uint16]bool{}, forgot: map[uint16]bool{}, shadow: map[uint16]uint16{},
 		next: 40_000, out: map[uint16]message{}, rel: map[uint16]bool{}, ownOut: map[uint16]bool{}, renamed: map[uint16]uint16{},
+		unstored: map[uint16][]byte{}, refused: map[uint16]bool{},
+		swallow: map[packet.Type]map[uint16]int{packet.PUBACK: {}, packet.PUBREC: {}},
 	}
 }
 

@@ -45,6 +45,7 @@ type checkFlags struct {
 	format               choiceValue
 	out, junit, expect   string
 	declare              []string
+	hooks                string
 	username             string
 	passwordFile         string
 	ca, cert, key        string
@@ -89,6 +90,7 @@ Client identifiers and topics are unique to the run and removed afterwards, so t
 	flags.DurationVar(&f.timeout, "timeout", checkTimeout, "`TIME` that an answer may take")
 	flags.IntVar(&f.parallel, "parallel", checkParallel, "`N` checks at once")
 	flags.StringSliceVar(&f.declare, "declare", nil, "`LIST` of contracts that the broker declares: ordered-acks, durable")
+	flags.StringVar(&f.hooks, "hooks", "", "`FILE` of what a running broker declares, and of the commands that restart it and so on")
 	f.failOn = choiceValue{"must", []string{"must", "contract", "info"}}
 	flags.Var(&f.failOn, "fail-on", "what makes the exit code 4: a violated must, contract or info")
 	flags.StringVar(&f.expect, "expect", "", "compare with a track record: known faults in `FILE` are to be found, and no others")
@@ -209,14 +211,15 @@ func (f *checkFlags) check(cmd *cobra.Command, name string, rules []*check.Rule)
 		Endpoint: endpoint, Target: name, Versions: levels, Rules: rules, Rounds: f.rounds, Parallel: f.parallel, Seed: f.seed, Quick: f.quick,
 		Timeout: f.timeout, ToolLabel: "inflight " + toolVersion(),
 	}
-	for _, d := range f.declare {
-		switch d {
-		case "ordered-acks":
-			cfg.Ordered = true
-		case "durable":
-			cfg.Durable = true
-		default:
-			return usagef("unknown contract %q: want ordered-acks or durable", d)
+	if err := declares(&cfg, f.declare); err != nil {
+		return err
+	}
+	switch {
+	case f.hooks != "" && spec.Kind != target.KindAddress:
+		return usagef("--hooks is for a broker that is already running: %s is started by inflight, which can stop it itself", name)
+	case f.hooks != "":
+		if err := runningHooks(&cfg, f.hooks); err != nil {
+			return err
 		}
 	}
 	var known *track.Record

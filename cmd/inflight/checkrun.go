@@ -115,9 +115,8 @@ func (f *checkFlags) runOn(cmd *cobra.Command, spec *target.Spec, cfg probe.Conf
 	if err != nil {
 		return nil, fmt.Errorf("find this program, which is also the reference broker: %w", err)
 	}
-	program, err := target.Prepare(ctx, spec, target.Options{
-		Self: self, CacheDir: cacheDir(cfg.Dir), LogDir: filepath.Join(cfg.Dir, "logs"), Talk: progress.talk,
-	})
+	options := target.Options{Self: self, CacheDir: cacheDir(cfg.Dir), LogDir: filepath.Join(cfg.Dir, "logs"), Talk: progress.talk}
+	program, err := target.Prepare(ctx, spec, options)
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
@@ -126,6 +125,10 @@ func (f *checkFlags) runOn(cmd *cobra.Command, spec *target.Spec, cfg probe.Conf
 		return nil, explain(ctx, err)
 	}
 	cfg.Endpoint.Addr = broker.Addrs()[0]
+	if broker.Nodes() > 1 {
+		cfg.Nodes = endpoints(cfg.Endpoint, broker)
+	}
+	startedHooks(&cfg, spec, options)
 	cfg.Ordered = cfg.Ordered || broker.OrderedAcks()
 	cfg.Durable = cfg.Durable || strings.HasPrefix(broker.Durability(), "file")
 	cfg.Died, cfg.Why = broker.Died(), broker.Err
@@ -133,7 +136,7 @@ func (f *checkFlags) runOn(cmd *cobra.Command, spec *target.Spec, cfg probe.Conf
 	c, err := probe.Run(ctx, cfg)
 	c.Version, c.Command = broker.Version(), broker.Command()
 	err = errors.Join(explain(ctx, err), broker.Stop())
-	_ = os.Remove(filepath.Join(cfg.Dir, "data"))
+	removeData(cfg.Dir)
 	return c, err
 }
 

@@ -31,6 +31,8 @@ const (
 	selfTestTimeout  = time.Second
 	selfTestRounds   = 4
 	selfTestReady    = 30 * time.Second
+
+	selfTestProcesses = 3 // at once of those that are stopped and started: they use the machine
 )
 
 // planted is one fault and the rules that say that they find it; without a name, no fault and all those rules.
@@ -40,6 +42,7 @@ type planted struct {
 
 	found, ran map[string][]string // the versions of MQTT by rule id
 	alarms     []string            // what was not ok without a fault
+	parts      int                 // that are to be run
 	err        error
 }
 
@@ -54,21 +57,32 @@ func (f *checkFlags) selfTest(cmd *cobra.Command, rules []*check.Rule) error {
 	if len(all) == 0 {
 		return usagef("no chosen rule has a planted fault")
 	}
-	var group errgroup.Group
-	group.SetLimit(selfTestBrokers)
 	var mu sync.Mutex
-	for _, p := range all {
-		group.Go(func() error {
-			p.err = f.plant(cmd.Context(), self, p)
-			mu.Lock()
-			defer mu.Unlock()
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", p.name(), p.words())
-			return nil
-		})
-	}
-	_ = group.Wait()
-	if cmd.Context().Err() != nil {
-		return explain(cmd.Context(), cmd.Context().Err())
+	for _, part := range []struct {
+		brokers int
+		plant   func(context.Context, string, *planted) error
+	}{{selfTestBrokers, f.plant}, {selfTestProcesses, f.plantProcesses}} {
+		var group errgroup.Group
+		group.SetLimit(part.brokers)
+		for _, p := range all {
+			group.Go(func() error {
+				if p.parts == 0 {
+					return nil
+				}
+				p.err = errors.Join(p.err, part.plant(cmd.Context(), self, p))
+				if p.parts--; p.parts > 0 {
+					return nil
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", p.name(), p.words())
+				return nil
+			})
+		}
+		_ = group.Wait()
+		if cmd.Context().Err() != nil {
+			return explain(cmd.Context(), cmd.Context().Err())
+		}
 	}
 	out := cmd.OutOrStdout()
 	if f.format.value == "markdown" {
@@ -102,11 +116,16 @@ func plantings(rules []*check.Rule) []*planted {
 			all = append(all, p)
 		}
 	}
+	for _, p := range all {
+		if slices.ContainsFunc(p.rules, needsProcess) {
+			p.parts = 2
+		}
+	}
 	return all
 }
 
 func newPlanted(fault misbehave.Fault) *planted {
-	return &planted{fault: fault, found: map[string][]string{}, ran: map[string][]string{}}
+	return &planted{fault: fault, parts: 1, found: map[string][]string{}, ran: map[string][]string{}}
 }
 
 func (p *planted) clean() bool { return p.fault.Name == "" }
@@ -137,30 +156,45 @@ func (p *planted) words() string {
 	return fmt.Sprintf("found by %d of %d rules", n, len(p.rules))
 }
 
-// plant starts a broker with the fault and runs the rules.
+// plant starts a broker with the fault, in memory, and runs the rules that need no more.
 func (f *checkFlags) plant(ctx context.Context, self string, p *planted) error {
+	rules := slices.DeleteFunc(slices.Clone(p.rules), needsProcess)
+	if len(rules) == 0 {
+		return nil
+	}
 	addr, stop, err := startBroken(ctx, self, p.fault.Name)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	rules := slices.Clone(p.rules)
 	for _, id := range []string{"A1-01", "Q2I-01", "Q2O-01"} { // something for the invariants to look at
 		if r := check.ByID(id); !slices.Contains(rules, r) {
 			rules = append(rules, r)
 		}
 	}
-	cfg := probe.Config{
-		Endpoint: probe.Endpoint{Addr: addr}, Target: p.name(), Versions: []byte{4, 5}, Rules: rules, Rounds: selfTestRounds, Parallel: selfTestParallel,
-		Seed: max(f.seed, 1), Quick: true, Timeout: selfTestTimeout, Ordered: true, ToolLabel: "inflight " + toolVersion(),
-	}
-	switch {
-	case p.clean():
+	cfg := f.selfTestConfig(p, rules)
+	cfg.Endpoint = probe.Endpoint{Addr: addr}
+	if p.clean() {
 		cfg.Timeout = f.timeout // nothing is waited for in vain
-	case p.fault.Only == "5.0":
-		cfg.Versions = []byte{5}
 	}
 	c, err := probe.Run(ctx, cfg)
+	p.take(c)
+	return err
+}
+
+func (f *checkFlags) selfTestConfig(p *planted, rules []*check.Rule) probe.Config {
+	cfg := probe.Config{
+		Target: p.name(), Versions: []byte{4, 5}, Rules: rules, Rounds: selfTestRounds, Parallel: selfTestParallel,
+		Seed: max(f.seed, 1), Quick: true, Timeout: selfTestTimeout, Ordered: true, ToolLabel: "inflight " + toolVersion(),
+	}
+	if p.fault.Only == "5.0" {
+		cfg.Versions = []byte{5}
+	}
+	return cfg
+}
+
+// take notes which of the rules found something.
+func (p *planted) take(c *result.Check) {
 	for i := range c.Rows {
 		r := &c.Rows[i]
 		if p.clean() && r.Outcome != result.CheckOK && r.Outcome != result.CheckNotApplicable {
@@ -174,7 +208,6 @@ func (f *checkFlags) plant(ctx context.Context, self string, p *planted) error {
 			p.found[r.ID] = append(p.found[r.ID], r.MQTT)
 		}
 	}
-	return err
 }
 
 // startBroken starts a broker with a fault, or without one, on a free loopback port and returns its address.

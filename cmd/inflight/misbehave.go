@@ -62,6 +62,9 @@ func (m *misbehaveFlags) serve(ctx context.Context, cfg broker.Config) error {
 		return err
 	}
 	defer l.Close()
+	if set.ACLIgnored() {
+		cfg.ACLFile = ""
+	}
 	log := cfg.Log
 	cfg.Listen, cfg.NoListener = "", true
 	cfg.AllowAnonymous = cfg.AllowAnonymous || cfg.PasswordFile == "" // as on any loopback listener

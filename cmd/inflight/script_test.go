@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -32,7 +33,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 			return results(env.WorkDir)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "occupied": occupied},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "occupied": occupied, "freeaddr": freeAddr, "reachable": reachable},
 	})
 }
 
@@ -85,4 +86,32 @@ func occupied(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() { _ = l.Close() })
 	ts.Setenv(args[0], l.Addr().String())
+}
+
+// freeAddr puts a loopback address that nobody listens on into a variable: freeaddr NAME.
+func freeAddr(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: freeaddr NAME")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv(args[0], l.Addr().String())
+	ts.Check(l.Close())
+}
+
+// reachable waits until somebody listens on an address: reachable ADDR.
+func reachable(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: reachable ADDR")
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", args[0])
+		if err == nil {
+			ts.Check(c.Close())
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("nobody listens on %s: %v", args[0], err)
+		}
+	}
 }

@@ -21,6 +21,7 @@ func (c *Caps) KeepIn(facts map[string]string) {
 	facts["cap.ordered_acks"] = flag(c.OrderedAcks)
 	facts["cap.in_order"] = flag(c.InOrder)
 	facts["cap.durable"] = flag(c.Durable)
+	facts["cap.nodes"] = strconv.Itoa(c.Nodes)
 	facts["cap.hooks"] = strings.Join(c.Hooks, ",")
 }
 
@@ -35,7 +36,7 @@ func CapsOf(facts map[string]string) Caps {
 		MaxQoS: byte(number("max_qos")), Receive: number("receive_maximum"), Retain: flag("retain"), Wildcards: flag("wildcards"),
 		Shared: flag("shared"), SubIDs: flag("subscription_ids"), MaxPacket: number("max_packet"), Aliases: number("topic_aliases"),
 		Delivers: flag("delivers"), Method: facts["cap.method"], OrderedAcks: flag("ordered_acks"), InOrder: flag("in_order"),
-		Durable: flag("durable"), Facts: facts,
+		Durable: flag("durable"), Nodes: number("nodes"), Facts: facts,
 	}
 	if hooks := facts["cap.hooks"]; hooks != "" {
 		c.Hooks = strings.Split(hooks, ",")

@@ -16,7 +16,7 @@ var statement = regexp.MustCompile(`^MQTT-[0-9]+\.[0-9]+\.[0-9]+-[0-9]+$`)
 func every(level byte) Caps {
 	return Caps{
 		MaxQoS: 2, Receive: 64, Retain: true, Wildcards: true, Shared: true, SubIDs: level == 5, MaxPacket: 1 << 20, Aliases: 10, Delivers: true, Method: "A",
-		OrderedAcks: true, Durable: true, Hooks: []string{"restart", "kill", "memory"},
+		OrderedAcks: true, Durable: true, Nodes: 3, Hooks: append(HookNames(), "memory"),
 	}
 }
 
@@ -118,7 +118,7 @@ func legal(t *testing.T, id string, level byte, m *Msg, b []byte) {
 func TestNeeds(t *testing.T) {
 	all := every(5)
 	none := Caps{Receive: 65_535}
-	for _, n := range []Need{QoS1, QoS2, Retain, Wildcards, Shared, SubIDs, MethodA, Aliases, SmallRM, SmallSize, Deliver, Restart, Memory} {
+	for _, n := range []Need{QoS1, QoS2, Retain, Wildcards, Shared, SubIDs, MethodA, Aliases, SmallRM, SmallSize, Deliver, Memory, Durable, Cluster, NeedsRestart, NeedsKill, NeedsKillNode, NeedsStore, NeedsSlow, NeedsACL} {
 		if why := all.Lacks([]Need{n}); why != "" {
 			t.Errorf("a broker that has everything: %s", why)
 		}

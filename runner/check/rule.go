@@ -121,7 +121,6 @@ const (
 	SmallSize Need = "an announced Maximum Packet Size of at most 16 MiB"
 	LowQoS    Need = "an announced Maximum QoS below 2"
 	Deliver   Need = "deliveries to subscribers"
-	Restart   Need = "a restart hook and a durable store"
 	Memory    Need = "the broker's process, to read its memory"
 )
 
@@ -142,7 +141,8 @@ type Caps struct {
 	InOrder     bool // observed in the probe
 	Durable     bool // declared: what was acknowledged survives a restart
 
-	Hooks []string
+	Nodes int      // of the cluster, as far as their addresses are known
+	Hooks []string // what can be done beside the wire, by name
 	Facts map[string]string
 }
 
@@ -175,25 +175,20 @@ func (c *Caps) Lacks(needs []Need) string {
 			have = c.MaxQoS < 2
 		case Deliver:
 			have = c.Delivers
-		case Restart:
-			have = c.hook("restart") && c.Durable
 		case Memory:
-			have = c.hook("memory")
+			have = c.Hook("memory")
+		case Durable:
+			have = c.Durable
+		case Cluster:
+			have = c.Nodes > 1
+		default:
+			have = c.Hook(n.hook())
 		}
 		if !have {
 			return "needs " + string(n)
 		}
 	}
 	return ""
-}
-
-func (c *Caps) hook(name string) bool {
-	for _, h := range c.Hooks {
-		if h == name {
-			return true
-		}
-	}
-	return false
 }
 
 // Settle is how long a script waits for what must not come, after it saw what had to come.

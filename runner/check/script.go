@@ -47,13 +47,15 @@ type Step struct {
 	Long        bool // it waits LongFactor times as long
 
 	For  time.Duration // how long, at most or at all; 0: the run's timeout
-	N    int
+	N    int           // of OpHook: the node, from 0
 	Mode Mode
 	Flow *Flow
 	Name string // of a hook
 
 	Streams []Stream // of OpFlow
 	Cutter  *Cutter  // what is cut meanwhile
+	Blow    *Blow    // what happens to the broker meanwhile
+	Keep    []string // clients of kept sessions that are resumed meanwhile whenever their connection ends
 }
 
 // Stream is a flow of one connection.
@@ -99,6 +101,10 @@ type Flow struct {
 	Every  time.Duration // mean time between two cuts
 	Cuts   int           // at most
 	Resume bool          // kept session: resend what is not acknowledged
+
+	Hop     bool // each resumption is at the next node
+	Patient bool // the broker may end the connection, or be away, for a while: it is resumed
+	Brittle bool // that the connection ends, or nothing is answered any more, ends the flow and is no violation
 }
 
 // Script is a stimulus while it is being written. Its methods append steps.
@@ -154,6 +160,7 @@ type Connect struct {
 	Level     byte // 0: the version's
 	Props     *packet.Properties
 	Mode      Mode
+	Node      int  // of a cluster, from 0; where there are fewer, counted round
 	Expected  bool // a refusal is a violation, not trouble
 }
 
@@ -226,6 +233,9 @@ func hold(m Mode, types ...history.Type) Mode {
 // Releasing answers each PUBREC with a PUBREL.
 func Releasing(c *Connect) { c.Mode.Release = true }
 
+// At connects to a node of a cluster, from 0.
+func At(node int) ConnectOption { return func(c *Connect) { c.Node = node } }
+
 // PerByte writes one byte at a time.
 func PerByte(c *Connect) { c.Mode.PerByte = true }
 
@@ -241,6 +251,9 @@ func (o *Connect) text() string {
 	}
 	if o.KeepAlive > 0 {
 		parts = append(parts, fmt.Sprintf("keep alive %d s", o.KeepAlive))
+	}
+	if o.Node > 0 {
+		parts = append(parts, fmt.Sprintf("at node %d", o.Node+1))
 	}
 	if o.Will != nil {
 		parts = append(parts, fmt.Sprintf("will %q QoS %d", o.Will.Body, o.Will.QoS))
@@ -488,9 +501,6 @@ func (f *Flow) TopicOf(k int) string {
 	}
 	return f.Topic
 }
-
-// Hook does something outside the wire.
-func (s *Script) Hook(name string) { s.add(Step{Op: OpHook, Name: name}, "%s the broker", name) }
 
 // Memory records the broker's memory as the fact name, in bytes.
 func (s *Script) Memory(name string) {

@@ -28,6 +28,7 @@ type conn struct {
 	index int // in the history
 	level byte
 	nc    net.Conn
+	node  int // of a cluster, from 0
 
 	wmu sync.Mutex // held over recording and writing, so that both have one order
 

@@ -3,9 +3,11 @@ package probe
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -65,7 +67,7 @@ func (e Endpoint) dial(ctx context.Context, timeout time.Duration) (net.Conn, er
 	secure := tls.Client(nc, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
-		return nil, fmt.Errorf("TLS with %s: %w (is it a TLS listener?)", e.Addr, err)
+		return nil, fmt.Errorf("TLS with %s: %w (%s)", e.Addr, err, tlsHint(err))
 	}
 	return secure, nil
 }
@@ -91,4 +93,29 @@ func innermost(err error) error {
 		return op.Err
 	}
 	return err
+}
+
+// tlsHint says what to do about a handshake that failed.
+func tlsHint(err error) string {
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &unknown):
+		return "name its CA: --ca"
+	case strings.Contains(err.Error(), "certificate required"), strings.Contains(err.Error(), "bad certificate"):
+		return certificateHint
+	}
+	return "is it a TLS listener?"
+}
+
+const certificateHint = "it wants a certificate of the client: --cert, --key"
+
+// goneHint says what to do about a connection that ended before its CONNACK, for the reason why.
+func (e Endpoint) goneHint(why string) string {
+	switch {
+	case strings.Contains(why, "certificate required"), strings.Contains(why, "bad certificate"):
+		return " (" + certificateHint + ")"
+	case e.Scheme == "" || e.Scheme == "tcp":
+		return " (a TLS listener? try tls://)"
+	}
+	return ""
 }

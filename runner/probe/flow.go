@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -19,6 +20,7 @@ type flow struct {
 	spec  *check.Flow
 	next  int             // number of the next message
 	done  int             // messages acknowledged
+	told  int             // of those, that the run counts
 	free  []uint16        // identifiers, in the order of their release
 	out   []outstanding   // in order of publication
 	where map[uint16]int  // message number by identifier
@@ -187,16 +189,28 @@ func (r *run) flow(c *conn, spec *check.Flow) error {
 		c.flow = nil
 		r.mu.Unlock()
 	}()
+	if spec.Brittle {
+		// The end of the connection ends it, and so does a silence; what that means is the judge's.
+		var silent *stepError
+		if err := r.pump(c, f, func() bool { return false }); !errors.As(err, &silent) || silent.trouble {
+			return err
+		}
+		return nil
+	}
 	return r.pump(c, f, nil)
 }
 
 // pump sends until everything is acknowledged, stopped holds, or nothing moves for the run's timeout.
 func (r *run) pump(c *conn, f *flow, stopped func() bool) error {
 	e := r.encoding(c.name)
+	limit := r.timeout
+	if f.spec.Patient || f.spec.Brittle {
+		limit = r.long()
+	}
 	for {
 		var b []byte
 		done := -1
-		moved := r.await(r.timeout, func() bool {
+		moved := r.await(limit, func() bool {
 			b = f.batch(b[:0], e)
 			done = f.done
 			return len(b) > 0 || f.done == f.spec.N || c.closed || stopped != nil && stopped()
@@ -213,7 +227,7 @@ func (r *run) pump(c *conn, f *flow, stopped func() bool) error {
 		case c.closed:
 			return &stepError{text: fmt.Sprintf("%s: the connection was closed (%s) with %d of %d messages acknowledged", c.name, c.why, done, f.spec.N)}
 		case !moved:
-			return &stepError{text: fmt.Sprintf("%s: no acknowledgement within %v, with %d of %d messages acknowledged", c.name, r.timeout, done, f.spec.N)}
+			return &stepError{text: fmt.Sprintf("%s: no acknowledgement within %v, with %d of %d messages acknowledged", c.name, limit, done, f.spec.N)}
 		}
 	}
 }
@@ -222,6 +236,10 @@ func (r *run) pump(c *conn, f *flow, stopped func() bool) error {
 func (r *run) churn(c *conn, spec *check.Flow) error {
 	f := newFlow(spec)
 	random := r.random(spec)
+	var patient func() bool // the end of the connection ends the pumping and is no error
+	if spec.Patient {
+		patient = func() bool { return false }
+	}
 	for cuts := 0; ; cuts++ {
 		r.mu.Lock()
 		c.flow = f
@@ -247,7 +265,7 @@ func (r *run) churn(c *conn, spec *check.Flow) error {
 			if err != nil {
 				return err
 			}
-		} else if err := r.pump(c, f, nil); err != nil {
+		} else if err := r.pump(c, f, patient); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -260,12 +278,31 @@ func (r *run) churn(c *conn, spec *check.Flow) error {
 		if cuts < spec.Cuts {
 			c.cut(true)
 		}
-		step := &check.Step{Op: check.OpConnect, Conn: c.name, Msgs: []check.Msg{{Type: packet.CONNECT, Connect: &check.Connect{Kept: true, Expected: true}}}}
-		if err := r.connect(step); err != nil {
+		if cuts > spec.Cuts+maxReconnects {
+			return &stepError{text: fmt.Sprintf("%s: the broker ended %d connections, with %d of %d messages acknowledged", c.name, cuts-spec.Cuts, f.done, spec.N)}
+		}
+		if err := r.reconnect(c, spec); err != nil {
 			return err
 		}
 		c = r.conn(c.name)
 	}
+}
+
+// reconnect resumes the session of a churn, with Hop at the next node.
+func (r *run) reconnect(c *conn, spec *check.Flow) error {
+	node := c.node
+	if spec.Hop {
+		node++
+	}
+	if spec.Patient {
+		return r.resumePatiently(c.name, node, c.mode, spec.Hop)
+	}
+	return r.connect(&check.Step{Op: check.OpConnect, Conn: c.name, Msgs: connectMsg(&check.Connect{Kept: true, Expected: true, Node: node})})
+}
+
+// connectMsg is a CONNECT as a step has it.
+func connectMsg(c *check.Connect) []check.Msg {
+	return []check.Msg{{Type: packet.CONNECT, Connect: c}}
 }
 
 // random is the source of a churn's times, seeded from the history.

@@ -39,15 +39,13 @@ type Config struct {
 
 	// Memory reads the resident memory of the broker, in bytes; nil if that cannot be done.
 	Memory func() (int64, error)
-	// Own starts a broker of its own, for what needs its process; nil if there cannot be one.
-	Own func(ctx context.Context) (*Instance, error)
-}
-
-// Instance is a broker for one check, which may stop and start it.
-type Instance struct {
-	Endpoint Endpoint
-	Hook     func(ctx context.Context, name string) (Endpoint, error)
-	Stop     func() error
+	// Nodes are those of the cluster that Endpoint is the first of; nil: no more than that one is known.
+	Nodes []Endpoint
+	// Own starts a broker that may be stopped, for the rules that need Hooks; nil if there cannot be one. They run one after
+	// the other, beside the others; but Shared says that it is the broker under test itself, and then they run last.
+	Own    func(ctx context.Context) (*Instance, error)
+	Hooks  []string
+	Shared bool
 }
 
 // Event is a step of a check, for those who watch.
@@ -79,6 +77,7 @@ type runner struct {
 	inv     map[string]*result.CheckRow // invariants by id and version
 	done    int
 	total   int
+	own     owned
 	showing sync.Mutex                       // held while an invariant's row is made
 	shown   map[*result.CheckRow]check.Level // of what the row of an invariant shows
 	late    []*job                           // only something that did not come in time was found
@@ -112,7 +111,7 @@ func Run(ctx context.Context, cfg Config) (*result.Check, error) {
 			}
 		}()
 	}
-	err := r.versions(ctx)
+	err := errors.Join(r.versions(ctx), r.own.end())
 	if ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
@@ -167,8 +166,9 @@ func (r *runner) detect(ctx context.Context, level byte) (check.Caps, string) {
 	r.keep(h, "detection-"+mqttName(level))
 	caps := check.Detected(h)
 	caps.OrderedAcks, caps.Durable = r.cfg.Ordered, r.cfg.Durable
+	caps.Nodes = max(1, len(r.cfg.Nodes))
 	if r.cfg.Own != nil {
-		caps.Hooks = append(caps.Hooks, "restart", "kill")
+		caps.Hooks = append(caps.Hooks, r.cfg.Hooks...)
 	}
 	if r.cfg.Memory != nil {
 		caps.Hooks = append(caps.Hooks, "memory")
@@ -178,7 +178,7 @@ func (r *runner) detect(ctx context.Context, level byte) (check.Caps, string) {
 
 func (r *runner) environment() Environment {
 	return Environment{
-		Endpoint: r.cfg.Endpoint, Timeout: r.cfg.Timeout, Long: check.LongFactor * r.cfg.Timeout, Tag: r.next(), Memory: r.cfg.Memory,
+		Endpoint: r.cfg.Endpoint, Nodes: r.cfg.Nodes, Timeout: r.cfg.Timeout, Long: check.LongFactor * r.cfg.Timeout, Tag: r.next(), Memory: r.cfg.Memory,
 	}
 }
 
@@ -248,7 +248,7 @@ const maxFindings = 10
 // control plays the control of a rule.
 func (r *runner) control(ctx context.Context, j *job) *result.CheckControl {
 	rule := check.ControlFor(j.rule)
-	h := r.play(ctx, &job{rule: rule, level: j.level, caps: j.caps, again: j.again}, rule, 1)
+	h := r.play(ctx, &job{rule: rule, level: j.level, caps: j.caps, own: j.own, again: j.again}, rule, 1)
 	v := check.Judge(rule, h)
 	c := &result.CheckControl{ID: rule.ID, Outcome: string(v.Outcome), Why: v.Why}
 	if len(v.Findings) > 0 {
@@ -260,7 +260,7 @@ func (r *runner) control(ctx context.Context, j *job) *result.CheckControl {
 // play runs one script within its budget.
 func (r *runner) play(ctx context.Context, j *job, rule *check.Rule, round int) *history.History {
 	budget := checkBudget
-	if rule.Heavy || rule.Slow || j.again {
+	if rule.Heavy || rule.Slow || j.own || j.again {
 		budget = heavyBudget
 	}
 	ctx, cancel := context.WithTimeout(ctx, budget)
@@ -272,15 +272,7 @@ func (r *runner) play(ctx context.Context, j *job, rule *check.Rule, round int) 
 		env.Timeout *= lateFactor // and Long stays: it is long enough
 	}
 	if j.own {
-		own, err := r.cfg.Own(ctx)
-		if err != nil {
-			return &history.History{
-				Check: rule.ID, Version: j.level, Round: round, Seed: r.cfg.Seed, Started: time.Now(), Facts: map[string]string{},
-				Trouble: fmt.Sprintf("start a broker of its own: %v", err),
-			}
-		}
-		defer own.Stop()
-		env.Endpoint, env.Hook = own.Endpoint, own.Hook
+		return r.playOwned(ctx, env, rule, s, round)
 	}
 	return Play(ctx, env, rule.ID, s, round, r.cfg.Seed)
 }

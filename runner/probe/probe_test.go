@@ -339,11 +339,11 @@ func TestSteps(t *testing.T) {
 	if h.Trouble == "" || !strings.Contains(h.Trouble, "no hook restart") {
 		t.Errorf("a hook that is not there: %q %q", h.Trouble, h.Stuck)
 	}
-	env.Hook = func(_ context.Context, name string) (Endpoint, error) {
+	env.Hook = func(_ context.Context, name string, _ int) error {
 		if name == "kill" {
-			return Endpoint{}, errors.New("it will not die")
+			return errors.New("it will not die")
 		}
-		return Endpoint{Addr: b.addr}, nil
+		return nil
 	}
 	env.Memory = func() (int64, error) { return 42, nil }
 	h = play(t, env, func(s *check.Script) {

@@ -19,7 +19,8 @@ type Environment struct {
 	Timeout  time.Duration // of every expectation
 	Long     time.Duration // of one that may take long; 0: check.LongFactor times as long
 	Tag      string        // unique to this run of a script: letters and digits, at most 12
-	Hook     func(ctx context.Context, name string) (Endpoint, error)
+	Nodes    []Endpoint    // of a cluster, the first is Endpoint; nil: no more than that one is known
+	Hook     func(ctx context.Context, name string, node int) error
 	Memory   func() (int64, error)
 }
 
@@ -39,6 +40,7 @@ type run struct {
 	conns map[string]*conn // the present one of each client
 	all   []*conn
 	last  time.Time // when something was received
+	acked int       // messages of flows that were acknowledged
 	kept  map[string]bool
 	seen  map[string]map[string]bool // bodies that a client has got, for those that a script gathers
 }
@@ -189,7 +191,7 @@ func (r *run) step(s *check.Step) error {
 	}
 	switch s.Op {
 	case check.OpDial:
-		_, err := r.dial(s.Conn)
+		_, err := r.dial(s.Conn, 0)
 		return err
 	case check.OpConnect:
 		return r.connect(s)
@@ -200,7 +202,7 @@ func (r *run) step(s *check.Step) error {
 		r.quiet(s.For)
 		return nil
 	case check.OpHook:
-		return r.hook(s.Name)
+		return r.hook(s.Name, s.N)
 	case check.OpMemory:
 		return r.memory(s.Name)
 	}
@@ -229,7 +231,7 @@ func (r *run) step(s *check.Step) error {
 	case check.OpCut, check.OpReset:
 		c.cut(s.Op == check.OpReset)
 	case check.OpFlow:
-		return r.flows(s.Streams, s.Cutter)
+		return r.storm(s)
 	case check.OpChurn:
 		return r.churn(c, s.Flow)
 	}
@@ -248,13 +250,14 @@ func (r *run) sleep(d time.Duration) bool {
 	}
 }
 
-func (r *run) dial(name string) (*conn, error) {
-	nc, err := r.env.Endpoint.dial(r.ctx, r.timeout)
+func (r *run) dial(name string, node int) (*conn, error) {
+	endpoint := r.endpoint(node)
+	nc, err := endpoint.dial(r.ctx, r.timeout)
 	if err != nil {
 		return nil, &stepError{true, name + ": " + err.Error()}
 	}
-	c := &conn{run: r, name: name, level: r.level, nc: nc}
-	c.index = r.rec.Open(history.Conn{Name: name, Client: r.client(name), Version: r.level, Addr: r.env.Endpoint.String()})
+	c := &conn{run: r, name: name, level: r.level, nc: nc, node: node}
+	c.index = r.rec.Open(history.Conn{Name: name, Client: r.client(name), Version: r.level, Addr: endpoint.String()})
 	r.mu.Lock()
 	r.conns[name] = c
 	r.all = append(r.all, c)
@@ -290,7 +293,7 @@ func (r *run) connect(s *check.Step) error {
 var errGone = errors.New("closed before the CONNACK")
 
 func (r *run) tryConnect(s *check.Step, want *check.Connect) error {
-	c, err := r.dial(s.Conn)
+	c, err := r.dial(s.Conn, want.Node)
 	if err != nil {
 		return err
 	}
@@ -318,18 +321,21 @@ func (r *run) tryConnect(s *check.Step, want *check.Connect) error {
 		return nil
 	case ack != nil:
 		c.cut(false)
-		return fmt.Errorf("%s: the CONNECT was refused with 0x%02X%s", s.Conn, ack.Reason, hint(ack.Reason))
+		return fmt.Errorf("%s: the CONNECT was refused with 0x%02X%s", s.Conn, ack.Reason, hint(ack.Reason, r.env.Endpoint.Username != ""))
 	case !ok:
 		c.cut(false)
 		return fmt.Errorf("%s: no CONNACK within %v", s.Conn, r.timeout)
 	}
-	return fmt.Errorf("%s: the broker closed the connection (%s): %w", s.Conn, c.why, errGone)
+	return fmt.Errorf("%s: the broker closed the connection (%s): %w%s", s.Conn, c.why, errGone, r.env.Endpoint.goneHint(c.why))
 }
 
 // hint says what to do about some refusals.
-func hint(code byte) string {
+func hint(code byte, named bool) string {
 	switch code {
 	case 4, 5, 0x86, 0x87:
+		if named {
+			return " (it does not take this user name and password)"
+		}
 		return " (it wants a user name and password: --username, --password-file)"
 	case 1, 0x84:
 		return " (it does not speak this version of MQTT)"
@@ -361,6 +367,9 @@ func (r *run) received(c *conn, raw []byte, p history.Packet, err error, answers
 		if c.flow == nil || !c.flow.acknowledged(&p) {
 			answers = c.answer(&p, answers)
 			c.got = append(c.got, p)
+		} else {
+			r.acked += c.flow.done - c.flow.told
+			c.flow.told = c.flow.done
 		}
 	}
 	r.cond.Broadcast()
@@ -494,20 +503,6 @@ func (r *run) quiet(d time.Duration) {
 			return
 		}
 	}
-}
-
-func (r *run) hook(name string) error {
-	if r.env.Hook == nil {
-		return &stepError{true, "there is no hook " + name}
-	}
-	r.rec.Add(-1, history.Mark, nil, name+" the broker")
-	endpoint, err := r.env.Hook(r.ctx, name)
-	if err != nil {
-		return &stepError{true, fmt.Sprintf("%s the broker: %v", name, err)}
-	}
-	r.env.Endpoint = endpoint
-	r.rec.Add(-1, history.Mark, nil, name+": done")
-	return nil
 }
 
 func (r *run) memory(name string) error {

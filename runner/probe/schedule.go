@@ -52,7 +52,7 @@ type round struct {
 }
 
 func (r *runner) newJob(rule *check.Rule, level byte, caps check.Caps) *job {
-	j := &job{rule: rule, level: level, caps: caps, own: slices.Contains(rule.Needs, check.Restart), left: []int{1}, rounds: map[int]*round{}}
+	j := &job{rule: rule, level: level, caps: caps, own: rule.Hooked(), left: []int{1}, rounds: map[int]*round{}}
 	if rule.Racy {
 		for n := 2; n <= r.cfg.Rounds; n++ {
 			j.left = append(j.left, n)
@@ -72,13 +72,16 @@ func (l lane) leave() { <-l }
 
 // all runs the jobs. What mostly waits begins at once, beside everything else. Then come the short ones, which are nearest
 // to a limit when the broker is slow to answer, side by side; after them the racy ones, whose rounds are played side by
-// side, and beside those what is heavy, one after the other; then what disturbs others; and last what was only late.
+// side, and beside those what is heavy, one after the other; then what disturbs others; and last what was only late. What
+// stops a broker of its own runs beside all of it, one after the other; what stops the broker itself disturbs others.
 func (r *runner) all(ctx context.Context, jobs []*job) error {
 	slices.SortStableFunc(jobs, func(a, b *job) int { return -cmp.Compare(a.idle, b.idle) })
-	var waiting, short, racy, heavy, alone []*job
+	var waiting, short, racy, heavy, alone, owned []*job
 	for _, j := range jobs {
 		switch {
-		case j.rule.Alone:
+		case j.own && !r.cfg.Shared:
+			owned = append(owned, j)
+		case j.rule.Alone || j.own:
 			alone = append(alone, j)
 		case j.rule.Heavy:
 			heavy = append(heavy, j)
@@ -91,11 +94,12 @@ func (r *runner) all(ctx context.Context, jobs []*job) error {
 		}
 	}
 	main := make(lane, max(1, r.cfg.Parallel))
-	beside, single := make(lane, cap(main)), make(lane, 1)
+	beside, single, ownedLane := make(lane, cap(main)), make(lane, 1), make(lane, 1)
 	if cap(main) == 1 { // one at a time means that
-		beside, single = main, main
+		beside, single, ownedLane = main, main, main
 	}
 	var rest, brief sync.WaitGroup
+	rest.Go(func() { r.start(ctx, &rest, owned, ownedLane) })
 	rest.Go(func() { r.start(ctx, &rest, waiting, beside) })
 	r.start(ctx, &brief, short, main)
 	brief.Wait()
@@ -105,12 +109,12 @@ func (r *runner) all(ctx context.Context, jobs []*job) error {
 	r.start(ctx, &rest, alone, single)
 	rest.Wait()
 	slices.SortStableFunc(r.late, func(a, b *job) int {
-		return cmp.Compare(btoi(a.rule.Alone || a.rule.Heavy), btoi(b.rule.Alone || b.rule.Heavy))
+		return cmp.Compare(btoi(a.loud()), btoi(b.loud()))
 	})
 	once := make(lane, min(lateRows, cap(main)))
 	for _, j := range r.late {
 		l := once
-		if j.rule.Alone || j.rule.Heavy {
+		if j.loud() {
 			rest.Wait()
 			l = single
 		}
@@ -119,6 +123,9 @@ func (r *runner) all(ctx context.Context, jobs []*job) error {
 	rest.Wait()
 	return nil
 }
+
+// loud reports whether others are not to run beside the job when it matters.
+func (j *job) loud() bool { return j.rule.Alone || j.rule.Heavy || j.own }
 
 func btoi(b bool) int {
 	if b {
