@@ -87,7 +87,7 @@ Client identifiers and topics are unique to the run and removed afterwards, so t
 	flags.IntVar(&f.rounds, "rounds", checkRounds, "`N` rounds of each racy check (with --quick 3)")
 	flags.Uint64Var(&f.seed, "seed", 0, "`N` that the random times come from (default: random, and printed)")
 	flags.BoolVar(&f.quick, "quick", false, "fewer rounds and shorter flows; nothing that waits long")
-	flags.DurationVar(&f.timeout, "timeout", checkTimeout, "`TIME` that an answer may take")
+	flags.DurationVar(&f.timeout, "timeout", checkTimeout, "`TIME` that an answer may take; thrice that while other checks run")
 	flags.IntVar(&f.parallel, "parallel", checkParallel, "`N` checks at once")
 	flags.StringSliceVar(&f.declare, "declare", nil, "`LIST` of contracts that the broker declares: ordered-acks, durable")
 	flags.StringVar(&f.hooks, "hooks", "", "`FILE` of what a running broker declares, and of the commands that restart it and so on")

@@ -61,7 +61,7 @@ type Event struct {
 const (
 	checkBudget = 90 * time.Second
 	heavyBudget = 5 * time.Minute
-	lateFactor  = 3               // how much longer an answer may take when a check is run again alone
+	lateFactor  = 3               // how much longer an answer may take beside other checks
 	rowBudget   = 3 * time.Minute // of all rounds of a row; those that began before it end
 )
 
@@ -268,8 +268,8 @@ func (r *runner) play(ctx context.Context, j *job, rule *check.Rule, round int) 
 	s := check.NewScript(j.level, j.caps, r.cfg.Quick, round, r.cfg.Seed)
 	rule.Script(s)
 	env := r.environment()
-	if j.again {
-		env.Timeout *= lateFactor // and Long stays: it is long enough
+	if !j.again {
+		env.Timeout *= lateFactor // many wait at once for a broker that is busy; Long is long enough
 	}
 	if j.own {
 		return r.playOwned(ctx, env, rule, s, round)

@@ -451,15 +451,23 @@ func (r *run) long() time.Duration {
 	return check.LongFactor * r.timeout
 }
 
-// gather waits until a client has got everything, on whichever of its connections.
+// gather waits until a client has got everything, on whichever of its connections, or nothing more of it comes.
 func (r *run) gather(s *check.Step) {
 	left := s.Wants
-	r.await(r.long(), func() bool {
+	all := func() bool { // they mostly come in this order
 		for len(left) > 0 && r.seen[s.Conn][left[0].Body] {
 			left = left[1:]
 		}
 		return len(left) == 0
-	})
+	}
+	// What still comes is late, not lost.
+	for wait := r.long(); wait > 0 && !r.await(wait, all) && r.ctx.Err() == nil; {
+		c := r.conn(s.Conn)
+		if c == nil {
+			return
+		}
+		wait = r.long() - r.silence(c)
+	}
 }
 
 // silence is how long nothing has come on a connection.

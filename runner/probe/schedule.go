@@ -27,7 +27,7 @@ type job struct {
 	caps  check.Caps
 	own   bool
 	idle  time.Duration // how long its script does nothing but wait
-	again bool          // what was late is run once more, alone, and answers may take longer
+	again bool          // what did not come in time is tried once more, alone
 
 	left []int         // rounds that are to be played
 	took time.Duration // of all turns
