@@ -182,12 +182,14 @@ func startServer(ctx context.Context, c *Config) (*Node, error) {
 		opts: opts.Clone(), stop: make(chan struct{}), revived: make(chan struct{}),
 	}
 	srv.SetLoggerV2(natsLog{c.Log, n.fatal, &n.broken}, false, false, false)
+	found := readBlocks(c.StoreDir)
 	srv.Start()
 	go n.revive(c.StoreDir)
 	if err := n.awaitHealthy(ctx); err != nil {
 		n.Stop()
 		return nil, err
 	}
+	found.reportCut(c.Log)
 	return n, nil
 }
 

@@ -128,8 +128,8 @@
 // last Every bytes stay in any case: nodes that are a little behind, and slow feeds, read there.
 //
 // A start is the newest snapshot and the journal after it. Two snapshots are kept: if a machine without sync loses the end
-// of the journal, a snapshot may be ahead of what is left, and the older one is used. Torn or corrupt blocks JetStream cuts
-// off itself; a batch whose checksum is wrong has no effect and is said so in the log.
+// of the journal, a snapshot may be ahead of what is left, and the older one is used. A torn end of a
+// file JetStream cuts off, and package node says so; a batch whose checksum is wrong has no effect and is said so in the log.
 //
 // # Limits
 //

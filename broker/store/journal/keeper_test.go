@@ -2,12 +2,8 @@ package journal
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -475,57 +471,4 @@ func TestSnapshotErrors(t *testing.T) {
 			t.Errorf("bit %d is wrong and nobody sees it", bit)
 		}
 	}
-}
-
-// A journal whose last block was torn by a crash of the machine is cut off cleanly: what is before it is there, and it
-// goes on behind.
-func TestTornEnd(t *testing.T) {
-	m := single(t)
-	s := m.open(t)
-	e := storetest.NewEnv(t, s)
-	in := e.Subscribe(e.Root+"/x", 2, true)
-	in.Close()
-	const n = 20
-	for i := range n {
-		e.Publish(e.Msg(1, fmt.Sprint(i)))
-	}
-	s.Close()
-	m.stop()
-	dir := filepath.Join(m.cfg.StoreDir, "jetstream", "$G", "streams", journalStream, "msgs")
-	blocks, err := filepath.Glob(filepath.Join(dir, "*.blk"))
-	if err != nil || len(blocks) == 0 {
-		t.Fatalf("no blocks in %s: %v", dir, err)
-	}
-	slices.Sort(blocks)
-	last := blocks[len(blocks)-1]
-	info, err := os.Stat(last)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The last message is that of the last record; half of it is gone, and so is what was known about the blocks.
-	if err := os.Truncate(last, info.Size()-40); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "index.db")); err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	m.start()
-	e = e.View(m.open(t))
-	in = e.Subscribe(e.Root+"/x", 2, true)
-	e.Publish(e.Msg(1, "after"))
-	for i := 0; ; i++ {
-		d := in.Next("what is left, then what is new")
-		d.Settle()
-		if string(d.Message.Payload) == "after" {
-			if i < n-2 {
-				t.Errorf("only %d of %d messages are left", i, n)
-			}
-			break
-		}
-		if string(d.Message.Payload) != fmt.Sprint(i) {
-			t.Fatalf("message %d is %s", i, d.Message.Payload)
-		}
-	}
-	in.Quiet("once each", e.Root+"/x")
-	in.Close()
 }
