@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	// interestEvery is how often a node looks whether the last subscription is gone; it also does when one has just gone.
+	// interestEvery is how often a node looks whether the last subscription is gone, interestSoon how long after one has gone
+	// there.
 	interestEvery = time.Second
+	interestSoon  = 50 * time.Millisecond
 	// interestPatience is how long such a look of another node may take before this one takes its place.
 	interestPatience = 5 * time.Second
 	// probeTries bounds how often the list of consumers is asked for until it shows the probe.

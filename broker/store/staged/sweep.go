@@ -291,13 +291,19 @@ func (s *Store) sweeper() {
 	tick, look := time.NewTicker(sweepEvery), time.NewTicker(interestEvery)
 	defer tick.Stop()
 	defer look.Stop()
+	soon := false
 	for {
 		select {
 		case <-s.stop:
 			return
-		case <-look.C:
-			s.look()
 		case <-s.looking.soon:
+			if !soon { // many may go at the same time
+				soon = true
+				look.Reset(interestSoon)
+			}
+		case <-look.C:
+			soon = false
+			look.Reset(interestEvery)
 			s.look()
 		case <-tick.C:
 			if err := s.sweepOld(context.Background()); err != nil && !errors.Is(err, store.ErrClosed) {
