@@ -42,6 +42,7 @@ and whether every message still arrives exactly once and in order.
 		newRunCommand(),
 		newReportCommand(),
 		newGateCommand(),
+		newHistoryCommand(),
 		newInitCommand(),
 		newScenariosCommand(),
 		newTargetsCommand(),

@@ -74,6 +74,14 @@ type Chart struct {
 	X, Y   Axis
 	Series []Series
 	Band   *Band
+	Marks  []Mark
+}
+
+// Mark is a vertical line where something happened to a series.
+type Mark struct {
+	Arm  int
+	X    float64
+	Text string
 }
 
 // SVG draws the chart; empty when no series has a point.
@@ -91,6 +99,10 @@ func (c *Chart) SVG() string {
 	fmt.Fprintf(&b, `<text class="label" x="%s" y="%s" text-anchor="middle">%s</text>`, n(left+plotWidth/2), n(height-8), html.EscapeString(c.X.Label))
 	if c.Band != nil {
 		c.Band.draw(&b, x, y)
+	}
+	for _, m := range c.Marks {
+		fmt.Fprintf(&b, `<g class="s a%d"><path class="change" d="M%s %sV%s"><title>%s</title></path></g>`,
+			m.Arm, n(x.at(m.X)), n(top), n(height-bottom), html.EscapeString(m.Text))
 	}
 	for i := range c.Series {
 		shift := dodge * (float64(i) - float64(len(c.Series)-1)/2)

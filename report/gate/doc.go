@@ -16,8 +16,8 @@
 // On a logarithmic axis that points towards better, with the limit at 0, the interval [low, high] and the rule's effect:
 //
 //   - pass: low is no further below the limit than the effect: whatever is left of a regression does not matter.
-//   - fail: high is below the limit by more than the control's spread, and the estimate by at least the effect. With the
-//     limit 1x the Holm-corrected p value has to agree where the result has one, because a rule may look at many places.
+//   - fail: high is below the limit by more than the control's spread, and the estimate by at least the effect. Two different
+//     brokers share no QoS 0 path: between them the control is no margin, as in report/stat. With the limit 1x the Holm-corrected p value has to agree where the result has one, because a rule may look at many places.
 //   - inconclusive: anything else, and whatever has no interval.
 //
 // A rule has the worst verdict of its places. A number of an incorrect cell is never compared: that fails, and is a matter

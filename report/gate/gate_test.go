@@ -28,7 +28,7 @@ func twoArms(seed uint64, factor, noise float64) *result.Result {
 	}
 	return synth.Run{
 		Name: "ci", Seed: seed, Windows: []int{1, 20, 256}, Passes: 2, Blocks: 3, Noise: noise, Slot: 0.05, Control: true,
-		Arms: []synth.Arm{{Target: "base", Rate: rate(1)}, {Target: "head", Rate: rate(factor)}},
+		Arms: []synth.Arm{{Target: "x?build=base", Rate: rate(1)}, {Target: "x?build=head", Rate: rate(factor)}},
 	}.Result()
 }
 

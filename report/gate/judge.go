@@ -47,7 +47,9 @@ func (j *judge) prepare() error {
 			for _, arm := range j.judged {
 				p := pair{arm, arms[0]}
 				j.pairs = append(j.pairs, p)
-				j.spread[p] = stat.Spread(j.controlOf(p))
+				if stat.SameKind(targetOf(j.Result, p.arm), targetOf(j.Result, p.base)) {
+					j.spread[p] = stat.Spread(j.controlOf(p))
+				}
 			}
 		}
 		return nil
@@ -74,6 +76,15 @@ func (j *judge) prepare() error {
 	}
 	j.baselineNotes()
 	return nil
+}
+
+func targetOf(r *result.Result, arm string) string {
+	for _, a := range r.Arms {
+		if a.Name == arm {
+			return a.Target
+		}
+	}
+	return ""
 }
 
 // controlOf is the control of a pair of arms of one run; nil without one.

@@ -45,6 +45,7 @@ type Point struct {
 	Window      int `json:"window"`
 	Connections int `json:"connections"`
 	Payload     int `json:"payload_bytes"`
+	Rate        int `json:"rate_per_s,omitempty"` // of an open loop
 }
 
 // Tool identifies the program that made the result.
