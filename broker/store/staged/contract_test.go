@@ -114,7 +114,7 @@ func awaitStaged(t *testing.T, s *Store, client string, want int) {
 	for end := time.Now().Add(startUp); ; time.Sleep(10 * time.Millisecond) {
 		n := 0
 		for next := uint64(1); ; n++ {
-			got, err := s.get(stagedStream, fmt.Sprintf(`{"seq":%d,"next_by_subj":"%s.*"}`, next, stagedRoot+hash(client)))
+			got, err := s.get(stagedStream, fmt.Sprintf(`{"seq":%d,"next_by_subj":"%s.>"}`, next, stagedRoot+hash(client)))
 			if errors.Is(err, store.ErrNotFound) {
 				break
 			}

@@ -135,7 +135,7 @@ func (s *Store) purgeClients(round []*tracker, last bool) {
 			done(nil)
 			return
 		}
-		s.purging(stagedStream, round[i].subject+".*", bounds[i], done)
+		s.purging(stagedStream, round[i].subject+".>", bounds[i], done)
 	})
 	s.warn(errs)
 	for i, t := range round {
@@ -156,7 +156,7 @@ func (s *Store) purgeClients(round []*tracker, last bool) {
 // purgePins discards by identifier, all of them at the same time.
 func (s *Store) purgePins(t *tracker, pins []pin) {
 	errs := gather(len(pins), func(i int, done func(error)) {
-		s.purging(stagedStream, t.subject+"."+strconv.Itoa(int(pins[i].id)), pins[i].bound, done)
+		s.purging(stagedStream, t.subject+"."+strconv.Itoa(int(pins[i].id))+".*", pins[i].bound, done)
 	})
 	s.warn(errs)
 	gone := make([]pin, 0, len(pins))

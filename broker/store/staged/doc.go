@@ -3,11 +3,13 @@
 //
 // # Streams
 //
-//	INF_staged    inf.h.<client>.<packet identifier>   held QoS 2 messages, until they are discarded
+//	INF_staged    inf.h.<client>.<packet identifier>.<store>
+//	                                                   held QoS 2 messages, until they are discarded
 //	INF_msgs      inf.m.<origin>.<topic as a subject>  deliveries, kept as long as a subscription wants them
 //	INF_sessions  inf.s.<client>                       one record for each session, last value; an empty one says that
 //	                                                   there is none, and goes by itself
 //	              inf.o.<client>                       what a kept session has sent and not seen acknowledged, likewise
+//	              inf.k.<client>                       which store holds for the client since it was resumed, see holder
 //	              inf.n.<origin>                       the name of each node that was ever there
 //	              inf.i                                whether anyone subscribes
 //	INF_retained  inf.r.<topic as a subject>           retained messages, last value; an empty one says that there is none
@@ -57,16 +59,21 @@
 //     owner that reads later writes, and then either the second write fails, or the client is told after it;
 //   - a power cut may lose the record and leave consumers of kept sessions. So a node looks before it serves.
 //
-// What remains: a power cut on a node that does not sync each write (durability file) can lose what JetStream had not
-// synced, as everywhere; and the clocks of the nodes must agree to less than DuplicateWindow/3.
+// A hold that its node gave up, or died with, can become durable when its client has gone on elsewhere. It does not count
+// then: see holder.
+//
+// What remains: a node that stands still for longer than DuplicateWindow and then goes on can release, or hand out to a
+// member of a group, what it was about to when it stopped, though the stream has forgotten that id since; a power cut on
+// a node that does not sync each write (durability file) can lose what JetStream had not synced, as everywhere; and the
+// clocks of the nodes must agree to less than DuplicateWindow/3.
 //
 // # Subscriptions
 //
 // A subscription above QoS 0 is a push consumer. Its feed hands over what the consumer has in order and leaves nothing out,
 // so that one number, the sequence of the last message that was sent, says for ever what of a subscription a session has
-// had: see package session, Source. JetStream alone does not promise that. A delivery is lost with a connection between two nodes,
-// and with the consumer's leader, which has noted it and not sent it; and that a consumer is sending again what was not
-// settled is known to its leader only. So the feed compares the consumer's numbers, and how many messages are to come
+// had: see package session, Source. JetStream alone does not promise that. A delivery is lost with a connection between two
+// nodes, and with the consumer's leader, which has noted it and not sent it; and that a consumer is sending again what was
+// not settled is known to its leader only. So the feed compares the consumer's numbers, and how many messages are to come
 // again, and has the consumer begin anew when something is missing (see turn). What is missing else comes after ackWait,
 // behind what was sent after it; a session that is found on another node meanwhile would send that once more.
 //

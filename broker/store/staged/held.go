@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -66,33 +65,23 @@ func (s *Store) Fetch(ref store.Ref, done func(*store.Message, error)) {
 func (s *Store) Discard(client string, ref store.Ref) { s.discard(client, uint64(ref), 0) }
 
 // Held lists the staged messages of a client that were not released, oldest first. A newer message under the same
-// identifier replaces an older one; copies whose release is already durable are discarded.
+// identifier replaces an older one; copies whose release is already durable are discarded. From here on what other stores
+// still have under way for the client does not count, see holder.
 func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 	t := s.lease(client)
 	defer t.giveBack()
 	if err := s.trust(ctx); err != nil {
 		return nil, fmt.Errorf("held messages: %w", err)
 	}
+	all, err := s.takeCopies(ctx, client, t.subject)
+	if err != nil {
+		return nil, fmt.Errorf("held messages: %w", err)
+	}
 	byID := make(map[uint16]uint64)
 	var refs []ref
-	for next := uint64(1); ; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		got, err := s.get(stagedStream, fmt.Sprintf(`{"seq":%d,"next_by_subj":"%s.*"}`, next, t.subject))
-		if errors.Is(err, store.ErrNotFound) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("held messages: %w", err)
-		}
-		id, err := strconv.ParseUint(got.Message.Subject[strings.LastIndexByte(got.Message.Subject, '.')+1:], 10, 16)
-		if err != nil {
-			return nil, fmt.Errorf("held messages: subject %q: %w", got.Message.Subject, err)
-		}
-		byID[uint16(id)] = got.Message.Seq
-		refs = append(refs, ref{seq: got.Message.Seq, id: uint16(id)})
-		next = got.Message.Seq + 1
+	for _, c := range all {
+		byID[c.id] = c.seq
+		refs = append(refs, ref{seq: c.seq, id: c.id})
 	}
 	var held []store.Held
 	for i := range refs {
@@ -188,7 +177,10 @@ func (s *Store) Forget(_ context.Context, client string) error {
 	t := s.lease(client)
 	defer s.retire(t)
 	defer t.giveBack()
-	if err := s.purge(t.subject+".*", 0); err != nil {
+	if err := s.purge(t.subject+".>", 0); err != nil {
+		return fmt.Errorf("forget held messages: %w", err)
+	}
+	if err := s.leaveCopies(client); err != nil {
 		return fmt.Errorf("forget held messages: %w", err)
 	}
 	s.reset(t, nil)

@@ -86,7 +86,7 @@ func (m *member) fixture(t *testing.T) *storetest.Fixture {
 		Second: func(t *testing.T) store.Store { return m.open(t) },
 		Garbage: func(t *testing.T, client string, id uint16) {
 			t.Helper()
-			subject := stagedRoot + hash(client) + "." + strconv.Itoa(int(id))
+			subject := stagedRoot + hash(client) + "." + strconv.Itoa(int(id)) + ".garbage"
 			if _, err := m.conn().Request(subject, []byte("no message"), startUp); err != nil {
 				t.Fatal(err)
 			}

@@ -40,7 +40,7 @@ const (
 
 // layout is the version of what is in the streams; each of them carries it in its metadata. The first one left none.
 const (
-	layout    = "4"
+	layout    = "5"
 	layoutKey = "inflight-layout"
 )
 
@@ -93,6 +93,8 @@ type Store struct {
 
 	maxSubject int // bytes of a topic as a subject
 
+	instance string // names this store in the subjects of what it stages
+
 	published string // root of the subjects of what Publish delivers
 	released  string // of what Release delivers: it tells this node's from others'
 
@@ -100,6 +102,7 @@ type Store struct {
 	trackers map[string]*tracker // by Client Identifier
 
 	outbounds outbounds
+	lateHolds lateHolds
 	retaining retaining
 	drops     drops
 	peers     peers
@@ -139,6 +142,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log, trackers: make(map[string]*tracker),
+		instance:  newInstance(),
 		published: msgsRoot + "_.", released: msgsRoot + origin(cfg.Node) + ".",
 		groups: make(map[string]*group), left: make(map[string]leftover), shared: make(chan struct{}),
 		outbounds: outbounds{records: make(map[string]*outRecord)},
@@ -151,9 +155,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.maxSubject, consumers = foreignSubject, foreignConsumers
 	}
 	streams := []jetstream.StreamConfig{
-		{Name: stagedStream, Subjects: []string{stagedRoot + "*.*"}, Duplicates: 100 * time.Millisecond},
+		{Name: stagedStream, Subjects: []string{stagedRoot + "*.*.*"}, Duplicates: 100 * time.Millisecond},
 		{Name: msgsStream, Subjects: []string{msgsRoot + ">"}, Retention: jetstream.InterestPolicy, Duplicates: DuplicateWindow, MaxConsumers: consumers},
-		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*", nodesRoot + "*", interestSubject}, MaxMsgsPerSubject: 1, AllowMsgTTL: true},
+		{Name: sessionsStream, Subjects: []string{sessionsRoot + "*", outboundRoot + "*", holderRoot + "*", nodesRoot + "*", interestSubject}, MaxMsgsPerSubject: 1, AllowMsgTTL: true},
 		{Name: retainedStream, Subjects: []string{retainedRoot + ">"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true},
 	}
 	for _, c := range streams {
@@ -402,13 +406,16 @@ func (s *Store) Hold(client string, id uint16, m *store.Message, done store.Done
 	h := t.sent() // from here on it is not idle
 	t.giveBack()
 	msg := &nats.Msg{
-		Subject: t.subject + "." + strconv.Itoa(int(id)),
+		Subject: t.subject + "." + strconv.Itoa(int(id)) + "." + s.instance,
 		Data:    store.Encode(make([]byte, 0, 4+m.Size()), m),
 	}
 	s.calls.send(msg, func(data []byte, err error) {
 		var seq uint64
 		if err == nil {
 			seq, _, err = parsePubAck(data)
+		}
+		if err != nil {
+			s.lateHolds.add()
 		}
 		t.held(h, id, seq)
 		done(store.Ref(seq), err)
