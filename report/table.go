@@ -85,6 +85,9 @@ func (t *table) write() {
 	if len(m.Correctness) > 0 {
 		t.text("correctness ", m.Correct)
 	}
+	if m.Calibration != "" {
+		t.text("calibration ", m.Calibration)
+	}
 	for _, s := range m.Warnings {
 		t.text("! ", s)
 	}

@@ -6,8 +6,8 @@ import (
 	"inflight/runner/result"
 )
 
-// environment describes this machine; what cannot be read is absent.
-func environment() result.Environment {
+// Environment describes this machine; what cannot be read is absent.
+func Environment() result.Environment {
 	e := result.Environment{
 		Cores:      runtime.NumCPU(),
 		OS:         runtime.GOOS,

@@ -24,6 +24,7 @@ type Config struct {
 	CacheDir    string             // where programs that had to be built are kept
 	Progress    func(Event)        // called from one goroutine; nil: none
 	ToolVersion string
+	Calibration *result.Calibration // of this machine, for the result to quote; nil: none
 }
 
 // Run executes the scenario. The Result is nil only if the run never began: the scenario cannot be planned, or a program
@@ -122,7 +123,7 @@ func (r *run) describe() *result.Result {
 		Schema:      result.Schema,
 		Tool:        result.Tool{Name: "inflight", Version: r.cfg.ToolVersion, Revision: revision()},
 		Started:     r.started.UTC(),
-		Environment: environment(),
+		Environment: Environment(),
 		Scenario: result.Scenario{
 			Name:        s.Name,
 			Question:    s.Question,
@@ -158,6 +159,7 @@ func (r *run) describe() *result.Result {
 			res.Scenario.RatesPerS = append(res.Scenario.RatesPerS, float64(rate))
 		}
 	}
+	res.Environment.Calibration = r.cfg.Calibration
 	for _, a := range r.arms {
 		res.Arms = append(res.Arms, result.Arm{Name: a.Name, Target: a.Target})
 	}

@@ -48,6 +48,7 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 		CacheDir:    cacheDir(dir),
 		Progress:    progress.event,
 		ToolVersion: toolVersion(),
+		Calibration: quote(ctx, cacheDir(dir), stderr),
 	}
 	r, runErr := runner.Run(ctx, cfg)
 	progress.close()

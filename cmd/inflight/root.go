@@ -41,6 +41,8 @@ and whether every message still arrives exactly once and in order.
 		newCheckCommand(),
 		newRunCommand(),
 		newReportCommand(),
+		newCalibrateCommand(),
+		newDoctorCommand(),
 		newGateCommand(),
 		newHistoryCommand(),
 		newInitCommand(),

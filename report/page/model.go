@@ -34,6 +34,7 @@ type Model struct {
 	Correctness []Correctness
 	Correct     string // the same, summed, in one line
 	Warnings    []string
+	Calibration string   // of the machine, in a line; empty without one
 	Limits      []string // what bounded the rate of each arm
 
 	Environment []Pair
@@ -148,6 +149,7 @@ func New(r *result.Result) *Model {
 	m.details(r)
 	m.correctness(r)
 	m.Limits = m.limits(r)
+	m.Calibration = calibration(r.Environment.Calibration)
 	m.Warnings = warnings(r, len(m.Groups) > 1)
 	m.headline(r)
 	m.Environment, m.Scenario, m.Method = environment(r), scenario(r), method(r)
@@ -427,6 +429,27 @@ func paced(c *result.Comparison) string {
 	return fmt.Sprintf(", %s/s", human.Count(int64(c.RatePerS)))
 }
 
+// calibration says in a line what is known of the machine; empty if nothing is.
+func calibration(c *result.Calibration) string {
+	if c == nil {
+		return ""
+	}
+	text := "of " + c.Started.UTC().Format(time.DateOnly)
+	var best *result.Ceiling
+	for i := range c.Ceilings {
+		if k := &c.Ceilings[i]; k.QoS > 0 && (best == nil || k.ThroughputPerS > best.ThroughputPerS) {
+			best = k
+		}
+	}
+	if best != nil {
+		text += fmt.Sprintf(": the generator reaches up to %s msg/s against null", human.Rate(best.ThroughputPerS))
+	}
+	if c.NoiseEffect != nil {
+		text += fmt.Sprintf("; %s compared with itself: an effect of %s is found in four runs of five", human.Clean(c.NoiseTarget), human.Ratio(*c.NoiseEffect))
+	}
+	return text
+}
+
 func environment(r *result.Result) []Pair {
 	e := r.Environment
 	var out []Pair
@@ -446,6 +469,7 @@ func environment(r *result.Result) []Pair {
 	add("system", strings.TrimSpace(e.OS+"/"+e.Arch+" "+e.Kernel))
 	add("Go", e.Go)
 	add("GOMAXPROCS", number(e.GOMAXPROCS))
+	add("calibration", calibration(e.Calibration))
 	add("TCP_NODELAY", map[bool]string{true: "on", false: "off"}[e.TCPNoDelay])
 	return out
 }
