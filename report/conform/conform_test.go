@@ -117,6 +117,13 @@ func TestExcerpt(t *testing.T) {
 	if got = Excerpt(strings.Join(lines, "\n")); strings.Count(got, "\n") != excerptLines+1 || !strings.HasSuffix(got, "  ... 600 lines\n") {
 		t.Errorf("%d lines, the end is %q", strings.Count(got, "\n"), got[len(got)-30:])
 	}
+	short := "a\n" + strings.Repeat("b\n", 2*excerptAround+excerptGap-2) + "! c\n"
+	if got := Excerpt(short); got != short {
+		t.Errorf("a small gap: %q", got)
+	}
+	if got := Excerpt("b\n" + short); !strings.Contains(got, "  ... 4 lines\n") {
+		t.Errorf("a gap: %q", got)
+	}
 	if got := Excerpt("one\n"); got != "one\n" {
 		t.Errorf("%q", got)
 	}

@@ -10,6 +10,7 @@ import (
 const (
 	excerptAround = 12  // kept before and after what is marked
 	excerptTail   = 60  // kept of a transcript that marks nothing: where it ended is where it went wrong
+	excerptGap    = 4   // fewer left out are kept
 	excerptLines  = 400 // at most
 )
 
@@ -33,6 +34,13 @@ func Excerpt(transcript string) string {
 	}
 	if !marked {
 		mark(len(lines)-excerptTail, len(lines))
+	}
+	for i := 0; i < len(keep); i++ { // a few lines are not worth a gap
+		if next := slices.Index(keep[i:], true); next > 0 && next < excerptGap {
+			mark(i, i+next)
+		} else if next > 0 {
+			i += next - 1
+		}
 	}
 	var out []string
 	for i := 0; i < len(lines); i++ {
