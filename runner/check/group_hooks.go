@@ -10,6 +10,14 @@ import (
 // deniedEvery is which messages of a burst go to the topic that is denied: every third.
 const deniedEvery = 3
 
+// Sizes of the flows over a slow store, and the rate at window 1 above which it is none.
+const (
+	slowWindow  = 256
+	slowSingles = 20
+	slowTurns   = 20
+	slowMost    = 50 // a second: 20 ms
+)
+
 // fenceIDs are the identifiers from which on a script's fences take theirs.
 const fenceIDs = 60_000
 
@@ -185,6 +193,33 @@ var groupHooks = []*Rule{
 			s.Fence("p", 2, "t", "w")
 		},
 		Judge: onceInStorms,
+	},
+	{
+		ID: "E2E-06", Title: "a slow store: throughput rises with the window, and acknowledgements stay in order", In: Both, Level: Info,
+		Why: "a broker that waits for its store inside the read loop is as slow at every window", Needs: []Need{QoS1, NeedsSlow}, Control: ControlQoS1,
+		Script: func(s *Script) {
+			s.Connect("p")
+			window := min(slowWindow, s.Caps.Receive)
+			s.Fact("window", window)
+			s.Hook(HookSlowStore)
+			s.Flow("p", Flow{QoS: 1, N: slowSingles, Window: 1, Prefix: "one"})
+			s.Flow("p", Flow{QoS: 1, N: slowTurns * window, Window: window, Prefix: "many"})
+			s.Hook(HookFastStore)
+		},
+		Judge: func(j *J) {
+			InOrder(Ordered, "p", history.PUBLISH, history.PUBACK, 1)(j)
+			single, many := j.rate("p", "one"), j.rate("p", "many")
+			window := float64(j.Number("window"))
+			switch {
+			case single == 0 || many == 0:
+				j.Unsure("too few acknowledgements to say how fast it was")
+			case single > slowMost:
+				j.Unsure("%.0f acknowledgements a second at window 1: the store is not slow", single)
+			case many < single*window/2:
+				j.Find(Info, nil, "%.0f acknowledgements a second at window %.0f, %.0f at window 1: want at least half the window times as many", many, window, single)
+			}
+			j.Note("acknowledgements a second: %.0f at window 1, %.0f at window %.0f", single, many, window)
+		},
 	},
 	{
 		ID: "E2E-07", Title: "a publisher resumes at another node of the cluster again and again: nothing lost, nothing twice at QoS 2 or 0", In: Both, Level: Must,
@@ -365,6 +400,31 @@ func (j *J) acknowledgedBodies(name string) []string {
 		}
 	}
 	return all
+}
+
+// rate is how many messages of a flow at QoS 1 were acknowledged a second, from its first PUBLISH to its last PUBACK; 0 when
+// there were too few.
+func (j *J) rate(name, prefix string) float64 {
+	sent := map[uint16]bool{}
+	var from, to time.Duration
+	n := 0
+	for _, i := range j.items {
+		switch at := j.h.Events[i.Event].At; {
+		case j.name(i) != name || i.Err != nil:
+		case i.Kind == history.Sent && i.P.Type == history.PUBLISH:
+			sent[i.P.ID] = strings.HasPrefix(body(&i.P), prefix)
+			if sent[i.P.ID] && from == 0 {
+				from = at
+			}
+		case i.Kind == history.Received && i.P.Type == history.PUBACK && sent[i.P.ID]:
+			to = at
+			n++
+		}
+	}
+	if n < slowSingles || to <= from {
+		return 0
+	}
+	return float64(n) / (to - from).Seconds()
 }
 
 // atMostOnce wants no message delivered twice.

@@ -14,7 +14,7 @@ const (
 	HookStartNode = "start-node"  // and started again
 	HookStopStore = "stop-store"  // what the broker writes to its store fails from now on
 	HookFixStore  = "start-store" // it works again, after a restart if need be
-	HookSlowStore = "slow-store"  // what the broker writes to its store takes SlowStore longer
+	HookSlowStore = "slow-store"  // what the broker writes to its store takes some 50 ms longer
 	HookFastStore = "fast-store"  // as before
 	HookACL       = "acl"         // the broker refuses to publish to Denied
 )
@@ -77,8 +77,8 @@ type Blow struct {
 	After int
 }
 
-// Undo is the hook that undoes the blow, "" if there is none.
-func (b *Blow) Undo() string { return hookPairs[b.Hook] }
+// Undo is the hook that undoes another one, "" if there is none.
+func Undo(hook string) string { return hookPairs[hook] }
 
 // hookText is a hook for people.
 func hookText(name string, node int) string {
@@ -105,7 +105,7 @@ func (s *Script) Storm(blow Blow, keep []string, streams ...Stream) {
 	step := &s.Steps[len(s.Steps)-1]
 	step.Blow, step.Keep = &blow, keep
 	step.Text += fmt.Sprintf("; after %d acknowledgements hook %s", blow.After, hookText(blow.Hook, blow.Node))
-	if undo := blow.Undo(); undo != "" {
+	if undo := Undo(blow.Hook); undo != "" {
 		step.Text += ", and at the end hook " + undo
 	}
 	if len(keep) > 0 {

@@ -1,5 +1,12 @@
 package check
 
+import (
+	"bytes"
+	"time"
+
+	"inflight/runner/history"
+)
+
 func init() {
 	for id, v := range violationsHooks {
 		violations[id] = v
@@ -37,6 +44,19 @@ var violationsHooks = map[string][]violation{
 		{"a message is there twice", twice("w", publishT, 0, "ckill"), "2 times"},
 	},
 	"E2E-05": {{"lost", dropAll("w", publishT, "a39"), "did not get a39"}, {"twice", twice("w", publishT, 0, "b7"), "2 times"}},
+	"E2E-06": {
+		{"as slow at every window", func(h *history.History) bool {
+			many := false
+			for i := range h.Events {
+				many = many || bytes.Contains(h.Events[i].Raw, []byte("many0"))
+				if many {
+					h.Events[i].At += time.Duration(i) * 50 * time.Millisecond
+				}
+			}
+			return many
+		}, "at window 256"},
+		{"exchanged", swap("p", pubackT), "came before PUBACK"},
+	},
 	"E2E-07": {
 		{"lost", drop("w2", publishT, 0, "m9"), "did not get m9"},
 		{"twice", twice("w2", publishT, 0, "m9"), "2 times"},

@@ -108,7 +108,7 @@ func (f *File) validate() error {
 		case len(command) == 0 || command[0] == "":
 			bad("hooks: %s: want a list, the program and its arguments", name)
 		case !caps.Hook(name):
-			bad("hooks: %s needs the hook %s, which undoes it", name, (&check.Blow{Hook: name}).Undo())
+			bad("hooks: %s needs the hook %s, which undoes it", name, check.Undo(name))
 		case name == check.HookKillNode && len(f.Nodes) < 2:
 			bad("hooks: %s needs nodes, the addresses of the cluster's nodes", name)
 		}

@@ -150,3 +150,31 @@ func TestAwaitReady(t *testing.T) {
 		}
 	}
 }
+
+// What a hook began is undone when the script ends early, if the broker is another's.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	b := startSmall(t, nil)
+	for _, lasting := range []bool{true, false} {
+		var calls []string
+		env := Environment{Endpoint: Endpoint{Addr: b.addr}, Timeout: 200 * time.Millisecond, Tag: newTag(), Undo: lasting}
+		env.Hook = func(ctx context.Context, name string, _ int) error {
+			calls = append(calls, name)
+			return ctx.Err()
+		}
+		h := play(t, env, func(s *check.Script) {
+			s.Connect("p")
+			s.Hook(check.HookSlowStore)
+			s.Hook(check.HookFastStore)
+			s.Hook(check.HookStopStore)
+			s.Expect("p", check.Del("never"))
+		})
+		want := "slow-store fast-store stop-store"
+		if lasting {
+			want += " start-store"
+		}
+		if got := strings.Join(calls, " "); got != want || h.Stuck == "" {
+			t.Errorf("the hooks were %s, want %s; %q", got, want, h.Stuck)
+		}
+	}
+}

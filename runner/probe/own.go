@@ -79,7 +79,7 @@ func (r *runner) playOwned(ctx context.Context, env Environment, rule *check.Rul
 				}
 			}()
 		}
-		env.Endpoint, env.Nodes, env.Hook = inst.Nodes[0], inst.Nodes, inst.Hook
+		env.Endpoint, env.Nodes, env.Hook, env.Undo = inst.Nodes[0], inst.Nodes, inst.Hook, r.cfg.Shared
 		h := Play(ctx, env, rule.ID, s, round, r.cfg.Seed)
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 			h.Trouble = cause.Error()

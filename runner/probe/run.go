@@ -21,6 +21,7 @@ type Environment struct {
 	Tag      string        // unique to this run of a script: letters and digits, at most 12
 	Nodes    []Endpoint    // of a cluster, the first is Endpoint; nil: no more than that one is known
 	Hook     func(ctx context.Context, name string, node int) error
+	Undo     bool // what a hook began is undone, whatever becomes of the script
 	Memory   func() (int64, error)
 }
 
@@ -41,6 +42,7 @@ type run struct {
 	all   []*conn
 	last  time.Time // when something was received
 	acked int       // messages of flows that were acknowledged
+	undo  []undo    // hooks that are still due
 	kept  map[string]bool
 	seen  map[string]map[string]bool // bodies that a client has got, for those that a script gathers
 }
@@ -91,6 +93,11 @@ func Play(ctx context.Context, env Environment, rule string, s *check.Script, ro
 			}
 			r.rec.Note(errors.Is(err, errTrouble), err.Error())
 			break
+		}
+	}
+	if env.Undo {
+		if err := r.undoAll(); err != nil {
+			r.rec.Note(true, err.Error())
 		}
 	}
 	h = r.rec.Finish()

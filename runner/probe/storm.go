@@ -78,7 +78,7 @@ func (r *run) blow(b *check.Blow, due int, done <-chan struct{}) error {
 	if err := r.hook(b.Hook, b.Node); err != nil {
 		return err
 	}
-	undo := b.Undo()
+	undo := check.Undo(b.Hook)
 	if undo == "" {
 		return nil
 	}
@@ -184,9 +184,40 @@ func (r *run) hook(name string, node int) error {
 	r.rec.Add(-1, history.Mark, nil, text)
 	ctx, cancel := context.WithTimeout(r.ctx, hookBudget)
 	defer cancel()
+	if other := check.Undo(name); other != "" { // also when it fails: it may have done a part
+		r.mu.Lock()
+		r.undo = append(r.undo, undo{other, node})
+		r.mu.Unlock()
+	}
 	if err := r.env.Hook(ctx, name, node); err != nil {
 		return &stepError{true, fmt.Sprintf("%s: %v", text, err)}
 	}
+	r.mu.Lock()
+	r.undo = slices.DeleteFunc(r.undo, func(u undo) bool { return u.hook == name && u.node == node })
+	r.mu.Unlock()
 	r.rec.Add(-1, history.Mark, nil, text+": done")
 	return nil
+}
+
+// undo is a hook that undoes one that was called.
+type undo struct {
+	hook string
+	node int
+}
+
+// undoAll undoes what a script that ended early has left, also when it was interrupted: the broker may be another's.
+func (r *run) undoAll() error {
+	r.mu.Lock()
+	left := r.undo
+	r.undo = nil
+	r.mu.Unlock()
+	var errs []error
+	for _, u := range left {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), hookBudget)
+		if err := r.env.Hook(ctx, u.hook, u.node); err != nil {
+			errs = append(errs, fmt.Errorf("hook %s: %w", u.hook, err))
+		}
+		cancel()
+	}
+	return errors.Join(errs...)
 }
