@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inflight/broker/packet"
+	"inflight/broker/store/staged"
 )
 
 // crash takes the embedded node away without a word, and with it whatever was on its way.
@@ -92,6 +93,41 @@ func publishes(p *peer, from, to int) {
 		p.send(pub(id, 2, "a", fmt.Sprint(i)), ack(packet.PUBREL, id))
 		p.want(fmt.Sprintf("PUBREC %d", id), fmt.Sprintf("PUBCOMP %d", id))
 	}
+}
+
+// A node whose session another one has gone on with finds out with the next record: what it would send then is not sent, and
+// the session is given up here, and found as the other one has recorded it.
+func TestOutboundTakenElsewhere(t *testing.T) {
+	t.Parallel()
+	s := open(t, StoreStaged)
+	w := connect(t, s, "w", "keep")
+	w.subscribe("a", 2)
+	p := connect(t, s, "p")
+	p.completes(1, "a", "1")
+	w.want(`PUBLISH q2 a "1"`)
+	settleDown(w)
+	nc, err := s.node.Connect("another node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := staged.Open(t.Context(), staged.Config{Conn: nc, Node: "another node"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	record, err := other.Outbound(t.Context(), "w")
+	if err != nil || len(record) == 0 {
+		t.Fatalf("record %q, %v", record, err)
+	}
+	written := make(chan error, 1)
+	other.PutOutbound("w", record, func(err error) { written <- err })
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	p.completes(2, "a", "2")
+	w.wantClosed()
+	w = connect(t, s, "w", "keep", "present")
+	w.want(`PUBLISH q2 a "1" dup`, `PUBLISH q2 a "2"`)
 }
 
 // Q2O-06 to -10: wherever a session goes on, exactly what is owed is sent at once, in the original order, with DUP and
