@@ -286,20 +286,3 @@ func (p *presence) lost(name string, revision uint64) {
 		delete(p.nodes, name) // until it is heard of again
 	}
 }
-
-// checkSessions closes the connections of sessions that another node has taken while this one was not heard of.
-func (s *Server) checkSessions(ctx context.Context) {
-	var all []*client
-	s.eachClient(func(cl *client) { all = append(all, cl) })
-	for _, cl := range all {
-		rec, err := s.store.Session(ctx, cl.id)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return
-		}
-		if err == nil && rec.Node == s.cfg.Node || s.client(cl.id) != cl {
-			continue
-		}
-		cl.kick(errTakenOver)
-		s.let(cl)
-	}
-}

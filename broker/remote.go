@@ -34,8 +34,8 @@ const (
 	awayTick = 200 * time.Millisecond
 	// nameWait is how long another broker may take to say that it has the same name.
 	nameWait = 300 * time.Millisecond
-	// recheckers is how many sessions are looked up at the same time after NATS was away.
-	recheckers = 64
+	// lookUps is how many sessions are looked up, or given up, at the same time.
+	lookUps = 64
 )
 
 // storedExtra is what a message may take in the store beyond its packet: the publisher's Client Identifier, of up to
@@ -191,6 +191,15 @@ func (s *Server) claimName() error {
 // another broker may have taken sessions over that this one could not be asked for. After awayAfter all are given up, as if
 // this node had failed: what subscriptions that end with their connection have missed cannot be told any more.
 func (s *Server) watchRemote(stop <-chan struct{}) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	tick := time.NewTicker(awayTick)
 	defer tick.Stop()
 	_, seen := s.remote.Down(time.Now())
@@ -207,7 +216,7 @@ func (s *Server) watchRemote(stop <-chan struct{}) {
 				s.log.Error("NATS is away: every session is given up", "for", away)
 				s.eachSession(func(cl *client) { s.lose(cl, errStoreAway) })
 			case away == 0 && lost != seen:
-				if s.recheck(stop) {
+				if s.checkSessions(ctx) {
 					seen, gone = lost, false
 				}
 			}
@@ -225,7 +234,7 @@ func (s *Server) eachSession(f func(cl *client)) {
 	s.mu.Unlock()
 	close(next)
 	var wg sync.WaitGroup
-	for range min(recheckers, len(next)) {
+	for range min(lookUps, len(next)) {
 		wg.Go(func() {
 			for cl := range next {
 				f(cl)
@@ -235,29 +244,26 @@ func (s *Server) eachSession(f func(cl *client)) {
 	wg.Wait()
 }
 
-// recheck gives up the sessions that another broker took over, and reports whether it could look up all.
-func (s *Server) recheck(stop <-chan struct{}) bool {
-	var mu sync.Mutex
-	complete := true
+// checkSessions gives up the sessions that another node took while this one could not be asked for them, and reports whether
+// it could look up all.
+func (s *Server) checkSessions(ctx context.Context) (complete bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	s.eachSession(func(cl *client) {
-		select {
-		case <-stop:
+		if ctx.Err() != nil {
 			return
-		default:
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.StoreTimeout)
-		defer cancel()
-		rec, err := s.store.Session(ctx, cl.id)
+		lookUp, done := context.WithTimeout(ctx, s.cfg.StoreTimeout)
+		defer done()
+		rec, err := s.store.Session(lookUp, cl.id)
 		switch {
 		case errors.Is(err, store.ErrNotFound), err == nil && rec.Node != s.cfg.Node:
 			s.lose(cl, errTakenOver)
 		case err != nil:
-			mu.Lock()
-			complete = false
-			mu.Unlock()
+			cancel() // nothing is known now, of the others either
 		}
 	})
-	return complete
+	return ctx.Err() == nil
 }
 
 // lose gives a session up without a word to the store: whoever connects with its identifier finds there what this node has
