@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inflight/report/gate"
 	"inflight/report/internal/synth"
 	"inflight/runner/result"
 )
@@ -313,5 +314,30 @@ func TestEmptyResultRenders(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
+	}
+}
+
+// testdata/report/first-schema is a result as the first inflight wrote it: none of the fields that came later. It is read,
+// judged and rendered like a new one; a newer schema than ours is refused with a hint.
+func TestResultsOfTheFirstInflightAreRead(t *testing.T) {
+	r, err := result.Read(filepath.Join(golden, "first-schema"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := Table(&b, r, 100, false); err != nil || !strings.Contains(b.String(), "better") {
+		t.Errorf("%v:\n%s", err, b.String())
+	}
+	rep, err := gate.Judge(gate.Input{Result: r}) // with the comparisons that are in the file, which name no arms
+	if err != nil || rep.Outcome != gate.Pass {
+		t.Errorf("the gate: %+v, %v", rep, err)
+	}
+	data, err := os.ReadFile(filepath.Join(golden, "first-schema", result.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := bytes.Replace(data, []byte("inflight.result/1"), []byte("inflight.result/2"), 1)
+	if _, err := result.Decode(newer); err == nil || !strings.Contains(err.Error(), "update inflight") {
+		t.Errorf("a newer one: %v", err)
 	}
 }

@@ -34,6 +34,9 @@ func (r *Report) JUnit(w io.Writer, unsure Unsure) error {
 		for k := range v.Places {
 			p := &v.Places[k]
 			name := "conformance"
+			if p.Arm != "" {
+				name = p.Arm + ", all points together"
+			}
 			if p.Window > 0 {
 				name = fmt.Sprintf("%s, QoS %d, window %d, connections %d, payload %d", p.Arm, p.QoS, p.Window, p.Connections, p.Payload)
 			}

@@ -20,6 +20,8 @@
 //     brokers share no QoS 0 path: between them the control is no margin, as in report/stat. With the limit 1x the Holm-corrected p value has to agree where the result has one, because a rule may look at many places.
 //   - inconclusive: anything else, and whatever has no interval.
 //
+// A rule about throughput that names no place is judged by the ratio over all points together as well.
+//
 // A rule has the worst verdict of its places. A number of an incorrect cell is never compared: that fails, and is a matter
 // of conformance. Exactly once and order are judged whether a rule asks or not. A rule that matches nothing is an error.
 //

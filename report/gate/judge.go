@@ -187,12 +187,32 @@ func (j *judge) rule(r *rule.Rule) ([]Place, error) {
 		}
 	}
 	if len(out) > 0 {
-		return out, nil
+		return append(out, j.overall(r)...), nil
 	}
 	if r.Ratio && len(j.pairs) == 0 {
 		return nil, errors.New("matches nothing: a ratio needs a second arm, or a baseline (--baseline)")
 	}
 	return nil, fmt.Errorf("matches nothing: %s was not measured at such a place; the result has %s", r.Metric, places(stat.Points(j.Result)))
+}
+
+// overall judges a rule for every place by the ratio over all points together as well, where the run has one: a loss that
+// no place shows for certain is plain over several.
+func (j *judge) overall(r *rule.Rule) (out []Place) {
+	if !r.Ratio || j.Baseline != nil || r.Metric != rule.Throughput || r.QoS != nil || r.Windows != nil || r.Connections != nil || r.Payloads != nil {
+		return nil
+	}
+	for i := range j.Result.Overall {
+		c := &j.Result.Overall[i]
+		p := pair{c.Arm, c.Base}
+		if c.Verdict == stat.Incorrect || !slices.Contains(j.pairs, p) {
+			continue // an incorrect place has failed already
+		}
+		place := Place{Arm: c.Arm, Base: c.Base, Ratio: &c.Ratio, Low: c.Low, High: c.High}
+		place.Text = fmt.Sprintf("%s over all points together: %s is %sx %s of %s", r.Metric, human.Clean(c.Arm), human.Ratio(c.Ratio), human.Interval(c.Low, c.High), j.against(p))
+		j.decide(r, &place, &estimate{ratio: c.Ratio, low: c.Low, high: c.High, why: noInterval, pHolm: c.PHolm})
+		out = append(out, place)
+	}
+	return out
 }
 
 func where(at stat.Point) string {
