@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"inflight/runner/target"
 	"inflight/scenarios"
 )
 
@@ -16,12 +17,19 @@ func CheckLimits(s *scenarios.Scenario) error {
 	if !ok || len(s.Connections) == 0 {
 		return nil
 	}
-	return checkDescriptors(s, n)
+	each := 1
+	for _, arm := range s.Arms {
+		if spec, err := target.Parse(arm.Target); err == nil {
+			each = max(each, spec.Descriptors())
+		}
+	}
+	return checkDescriptors(s, each, n)
 }
 
-func checkDescriptors(s *scenarios.Scenario, limit uint64) error {
+// checkDescriptors has a connection take each descriptors.
+func checkDescriptors(s *scenarios.Scenario, each int, limit uint64) error {
 	connections := slices.Max(s.Connections)
-	if need := connections + s.Subscribers + spareDescriptors; uint64(need) > limit {
+	if need := each*(connections+s.Subscribers) + spareDescriptors; uint64(need) > limit {
 		return fmt.Errorf("%d connections and %d subscribers need %d open files, and this process may have %d: raise the limit (ulimit -n %d), or ask for fewer",
 			connections, s.Subscribers, need, limit, need)
 	}

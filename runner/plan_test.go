@@ -312,10 +312,10 @@ func TestForecastLearns(t *testing.T) {
 
 func TestDescriptorsAreCounted(t *testing.T) {
 	s := scenario(func(s *scenarios.Scenario) { s.Connections, s.Subscribers = []int{1, 500}, 50 })
-	if err := checkDescriptors(&s, 650); err != nil {
+	if err := checkDescriptors(&s, 1, 650); err != nil {
 		t.Error(err)
 	}
-	err := checkDescriptors(&s, 649)
+	err := checkDescriptors(&s, 1, 649)
 	if err == nil || !strings.Contains(err.Error(), "500 connections and 50 subscribers need 650 open files, and this process may have 649") {
 		t.Errorf("got %v", err)
 	}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ type Config struct {
 	Self        string             // path of the inflight binary: it is the reference and the null broker
 	OutDir      string             // directory of this run; logs/, histograms/ and, while it runs, data-*/ are made below it
 	CacheDir    string             // where programs that had to be built are kept
+	TLS         *tls.Config        // for arms at tls:// and wss:// addresses; nil: the system's roots
 	Progress    func(Event)        // called from one goroutine; nil: none
 	ToolVersion string
 	Calibration *result.Calibration // of this machine, for the result to quote; nil: none
@@ -104,6 +106,7 @@ func (r *run) prepare(ctx context.Context) error {
 			Self:     r.cfg.Self,
 			CacheDir: r.cfg.CacheDir,
 			LogDir:   logs,
+			TLS:      r.cfg.TLS,
 			Talk: func(format string, args ...any) {
 				r.events.send(Event{Kind: Talk, Arm: a.Name, Target: a.Target, Text: fmt.Sprintf(format, args...)})
 			},

@@ -48,7 +48,7 @@ type checkFlags struct {
 	hooks                string
 	username             string
 	passwordFile         string
-	ca, cert, key        string
+	tlsFlags
 }
 
 func newCheckCommand() *cobra.Command {
@@ -104,9 +104,7 @@ Client identifiers and topics are unique to the run and removed afterwards, so t
 	flags.BoolVar(&f.selfTesting, "self-test", false, "plant faults into brokers and see that the rules find them")
 	flags.StringVar(&f.username, "username", "", "`NAME` of the user that connects")
 	flags.StringVar(&f.passwordFile, "password-file", "", "`FILE` that holds the user's password")
-	flags.StringVar(&f.ca, "ca", "", "`FILE` of the CA of the broker's certificate, PEM; for tls:// and wss://")
-	flags.StringVar(&f.cert, "cert", "", "`FILE` of the client's certificate, PEM")
-	flags.StringVar(&f.key, "key", "", "`FILE` of its key, PEM")
+	f.add(flags)
 	return cmd
 }
 

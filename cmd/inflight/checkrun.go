@@ -7,18 +7,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"inflight/runner/probe"
 	"inflight/runner/result"
 	"inflight/runner/target"
+	"inflight/scenarios"
 )
 
-// endpoint finds out what the target string names. What a check can talk to and a measurement cannot (TLS, WebSocket) is
-// understood here; everything else is package target's.
+// endpoint finds out what the target string names.
 func (f *checkFlags) endpoint(name string) (probe.Endpoint, *target.Spec, error) {
 	e := probe.Endpoint{Username: f.username}
 	if f.passwordFile != "" {
@@ -31,49 +31,56 @@ func (f *checkFlags) endpoint(name string) (probe.Endpoint, *target.Spec, error)
 			return e, nil, usagef("--password-file needs --username")
 		}
 	}
-	scheme, rest, isURL := strings.Cut(name, "://")
-	secure := isURL && slices.Contains([]string{"tls", "ssl", "mqtts", "ws", "wss"}, scheme)
-	if isURL && !secure && (f.ca != "" || f.cert != "" || f.key != "") {
-		return e, nil, usagef("--ca, --cert and --key are for tls:// and wss:// targets")
-	}
-	if !secure {
-		spec, err := target.Parse(name)
-		if err == nil && spec.Kind == target.KindAddress {
-			e.Scheme, e.Addr = "tcp", spec.Address()
-		}
+	spec, err := target.Parse(name)
+	if err != nil || spec.Kind != target.KindAddress {
 		return e, spec, usage(err)
 	}
-	host, path, _ := strings.Cut(rest, "/")
-	port := "8883"
-	switch e.Scheme = scheme; scheme {
-	case "ws":
-		port = "80"
-	case "wss":
-		port = "443"
-	default:
-		e.Scheme = "tls"
-	}
-	if path != "" {
-		e.Path = "/" + path
-	}
-	spec, err := target.Parse("tcp://" + withPort(host, port))
-	if err != nil {
-		return e, nil, usage(err)
-	}
-	e.Addr = spec.Address()
-	e.TLS, err = f.tlsConfig()
+	at := spec.Endpoint()
+	e.Scheme, e.Addr, e.Path = at.Scheme, at.Addr, at.Path
+	e.TLS, err = f.configFor(spec)
 	return e, spec, usage(err)
 }
 
-// withPort adds the port that an address lacks.
-func withPort(host, port string) string {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		return host
-	}
-	return host + ":" + port
+// tlsFlags say how to reach a broker over TLS.
+type tlsFlags struct{ ca, cert, key string }
+
+func (f *tlsFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.ca, "ca", "", "`FILE` of the CA of the broker's certificate, PEM; for tls:// and wss://")
+	flags.StringVar(&f.cert, "cert", "", "`FILE` of the client's certificate, PEM")
+	flags.StringVar(&f.key, "key", "", "`FILE` of its key, PEM")
 }
 
-func (f *checkFlags) tlsConfig() (*tls.Config, error) {
+// configFor is what the flags say for one target; nil for one that is not reached over TLS, for which flags are an error.
+func (f *tlsFlags) configFor(spec *target.Spec) (*tls.Config, error) {
+	if scheme := spec.Endpoint().Scheme; scheme == "tls" || scheme == "wss" {
+		return f.config()
+	}
+	if f.given() {
+		return nil, errors.New("--ca, --cert and --key are for tls:// and wss:// targets")
+	}
+	return nil, nil
+}
+
+// configOf is what the flags say for a scenario: one for all of its arms.
+func (f *tlsFlags) configOf(s *scenarios.Scenario) (*tls.Config, error) {
+	for _, arm := range s.Arms {
+		spec, err := target.Parse(arm.Target)
+		if err != nil {
+			return nil, err
+		}
+		if scheme := spec.Endpoint().Scheme; scheme == "tls" || scheme == "wss" {
+			return f.config()
+		}
+	}
+	if f.given() {
+		return nil, errors.New("--ca, --cert and --key are for tls:// and wss:// targets")
+	}
+	return nil, nil
+}
+
+func (f *tlsFlags) given() bool { return f.ca != "" || f.cert != "" || f.key != "" }
+
+func (f *tlsFlags) config() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.ca != "" {
 		pem, err := os.ReadFile(f.ca)

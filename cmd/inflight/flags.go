@@ -14,11 +14,12 @@ import (
 // runFlags are the flags of every command that measures: what changes the scenario, and where the result goes.
 type runFlags struct {
 	settings []*settingFlag
-	quick    bool
-	out      string
-	format   formatFlag
-	gate     gateFlags
-	all      *pflag.FlagSet
+	tlsFlags
+	quick  bool
+	out    string
+	format formatFlag
+	gate   gateFlags
+	all    *pflag.FlagSet
 }
 
 // addRunFlags puts the flags on cmd. base is where help takes the defaults from; nil leaves them to the scenario file.
@@ -35,6 +36,7 @@ func addRunFlags(cmd *cobra.Command, base *scenarios.Scenario) *runFlags {
 		}
 	}
 	flags.BoolVar(&f.quick, "quick", false, "fewer and shorter blocks, for a first look (see: scenarios show)")
+	f.add(flags)
 	flags.StringVar(&f.out, "out", "", "where the result goes, a new or empty `DIR` (default inflight-results/TIME-NAME)")
 	flags.Var(&f.format, "format", "what is printed: "+formatNames)
 	f.gate.add(flags, true)

@@ -72,6 +72,11 @@ func importRules() []importRule {
 			ours,
 		},
 		{
+			"a transport carries bytes for whoever speaks a protocol on it, and knows none of them",
+			func(p string) bool { return below(p, "runner/transport") },
+			ours,
+		},
+		{
 			"a scenario says what to measure and knows nobody who does it",
 			func(p string) bool { return below(p, "scenarios") },
 			func(p string) bool { return ours(p) && p != "scenarios/rule" },
@@ -237,6 +242,7 @@ func TestLayoutRulesCanFail(t *testing.T) {
 		{"the codec is for both sides", "runner/client", "broker/packet", ""},
 		{"a runner that judges", "runner", "report/stat", "does not judge it"},
 		{"a result that knows its maker", "runner/result", "runner/client", "must not draw in either"},
+		{"a transport that speaks MQTT", "runner/transport", "broker/packet", "carries bytes"},
 		{"a scenario that runs itself", "scenarios", "runner/target", "knows nobody who does it"},
 		{"a broker that knows its measurer", "broker/session", "runner/load", "a broker like any other"},
 		{"a session that dials", "broker/session", "net", "does no I/O"},

@@ -30,6 +30,10 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 	if err := errors.Join(checkTargets(&s), flags.gate.foresee(&s)); err != nil {
 		return err
 	}
+	secure, err := flags.configOf(&s)
+	if err != nil {
+		return usage(err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program, which is also the reference broker: %w", err)
@@ -46,6 +50,7 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 		Self:        self,
 		OutDir:      dir,
 		CacheDir:    cacheDir(dir),
+		TLS:         secure,
 		Progress:    progress.event,
 		ToolVersion: toolVersion(),
 		Calibration: quote(ctx, cacheDir(dir), stderr),

@@ -23,7 +23,7 @@ const (
 func AwaitReady(ctx context.Context, e Endpoint, versions []byte) error {
 	last := error(nil)
 	for attempt := 0; ; attempt++ {
-		err := e.accepts(ctx, versions[attempt%len(versions)])
+		err := accepts(ctx, e, versions[attempt%len(versions)])
 		if err == nil {
 			return nil
 		}
@@ -41,8 +41,8 @@ func AwaitReady(ctx context.Context, e Endpoint, versions []byte) error {
 }
 
 // accepts connects once.
-func (e Endpoint) accepts(ctx context.Context, level byte) error {
-	nc, err := e.dial(ctx, readyAttempt)
+func accepts(ctx context.Context, e Endpoint, level byte) error {
+	nc, err := e.Dial(ctx, readyAttempt)
 	if err != nil {
 		return err
 	}

@@ -259,7 +259,7 @@ func (r *run) sleep(d time.Duration) bool {
 
 func (r *run) dial(name string, node int) (*conn, error) {
 	endpoint := r.endpoint(node)
-	nc, err := endpoint.dial(r.ctx, r.timeout)
+	nc, err := endpoint.Dial(r.ctx, r.timeout)
 	if err != nil {
 		return nil, &stepError{true, name + ": " + err.Error()}
 	}
@@ -333,7 +333,7 @@ func (r *run) tryConnect(s *check.Step, want *check.Connect) error {
 		c.cut(false)
 		return fmt.Errorf("%s: no CONNACK within %v", s.Conn, r.timeout)
 	}
-	return fmt.Errorf("%s: the broker closed the connection (%s): %w%s", s.Conn, c.why, errGone, r.env.Endpoint.goneHint(c.why))
+	return fmt.Errorf("%s: the broker closed the connection (%s): %w%s", s.Conn, c.why, errGone, r.env.Endpoint.GoneHint(c.why))
 }
 
 // hint says what to do about some refusals.
@@ -556,7 +556,7 @@ const cleanTime = 3 * time.Second
 
 // once connects a client with a clean session, sends b, and disconnects.
 func (r *run) once(ctx context.Context, name string, b []byte) {
-	nc, err := r.env.Endpoint.dial(ctx, cleanTime)
+	nc, err := r.env.Endpoint.Dial(ctx, cleanTime)
 	if err != nil {
 		return
 	}

@@ -39,6 +39,7 @@ type Broker struct {
 	slot       Slot
 	healthURLs []string // one for each process, "" where a node cannot be asked
 	root       string   // everything below is removed by Stop
+	bridge     *bridge  // nil but for an address of TLS or WebSocket
 	died       chan struct{}
 
 	mu       sync.Mutex
@@ -55,8 +56,17 @@ type Broker struct {
 func (p *Program) Start(ctx context.Context, slot Slot, nodes, replicas int) (*Broker, error) {
 	if p.about == nil {
 		b := &Broker{program: p, addrs: []string{p.spec.address}, died: make(chan struct{})}
+		if p.spec.Bridged() {
+			e := p.spec.Endpoint()
+			e.TLS = p.options.TLS
+			var err error
+			if b.bridge, err = newBridge(ctx, e); err != nil {
+				return nil, fmt.Errorf("%s: %w", p.spec.Raw, err)
+			}
+			b.addrs = []string{b.bridge.addr()}
+		}
 		if err := b.ready(ctx, min(addressTimeout, p.options.ReadyTimeout)); err != nil {
-			return nil, err
+			return nil, errors.Join(err, b.Stop())
 		}
 		return b, nil
 	}
@@ -246,7 +256,8 @@ func (b *Broker) Usage() []Usage {
 func (b *Broker) Pulse() (rss *int64, cpuSeconds *float64) {
 	var bytes int64
 	var seconds float64
-	for _, p := range b.processes {
+	processes := b.running()
+	for _, p := range processes {
 		r, c, ok := p.pulse()
 		if !ok {
 			return nil, nil
@@ -254,7 +265,7 @@ func (b *Broker) Pulse() (rss *int64, cpuSeconds *float64) {
 		bytes += r
 		seconds += c
 	}
-	if len(b.processes) == 0 {
+	if len(processes) == 0 {
 		return nil, nil
 	}
 	return &bytes, &seconds
@@ -263,8 +274,9 @@ func (b *Broker) Pulse() (rss *int64, cpuSeconds *float64) {
 // ResetPeaks makes every node's peak of the resident memory begin anew at what it is now. It reports whether that worked:
 // if not, peaks are those since the start of the process.
 func (b *Broker) ResetPeaks() bool {
-	all := len(b.processes) > 0
-	for _, p := range b.processes {
+	processes := b.running()
+	all := len(processes) > 0
+	for _, p := range processes {
 		all = p.resetPeak() && all
 	}
 	return all
@@ -304,6 +316,9 @@ func (b *Broker) Stop() error {
 		each.Wait()
 		if b.root != "" {
 			errs = append(errs, os.RemoveAll(b.root))
+		}
+		if b.bridge != nil {
+			errs = append(errs, b.bridge.close())
 		}
 		if err := errors.Join(errs...); err != nil {
 			b.stopErr = fmt.Errorf("stop %s: %w", b.program.spec.Raw, err)

@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -19,6 +20,7 @@ type Options struct {
 	Talk         func(format string, args ...any) // told about steps that take long; nil: nobody is
 	Denied       string                           // a Topic Filter that nobody may publish to, see Spec.Denies; "": none
 	Args         []string                         // further arguments of every node
+	TLS          *tls.Config                      // for tls:// and wss:// addresses; nil: the system's roots
 	ReadyTimeout time.Duration                    // for all nodes together, from their start; 0: DefaultReadyTimeout
 }
 

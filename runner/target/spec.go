@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"inflight/runner/transport"
 	"inflight/scenarios"
 )
 
@@ -28,8 +29,11 @@ type Spec struct {
 	Version string            // after the @, "" if none
 	Params  map[string]string // by name
 
-	address string // host:port, of KindAddress only
-	about   *description
+	// Of KindAddress only.
+	address      string // host:port
+	scheme, path string // of package transport
+
+	about *description
 }
 
 // Parse reads a target string. Every error is the user's: it names what is unknown or out of range and, where one is
@@ -48,7 +52,7 @@ func Kinds() ([][2]string, error) {
 		}
 		list = append(list, [2]string{name, d.Summary})
 	}
-	return append(list, [2]string{addressForm, "a broker that is already running"}), nil
+	return append(list, [2]string{addressForm, "a broker that is already running; also tls://, ws:// and wss://"}), nil
 }
 
 // catalog is where descriptions come from.
@@ -135,35 +139,63 @@ func missingScheme(s string) string {
 	return "to measure a broker that is already running write tcp://" + s
 }
 
+// schemes are those of addresses, with what each is called here and its port.
+var schemes = map[string]struct{ is, port string }{
+	"tcp": {"tcp", DefaultPort}, "mqtt": {"tcp", DefaultPort},
+	"tls": {"tls", "8883"}, "ssl": {"tls", "8883"}, "mqtts": {"tls", "8883"},
+	"ws": {"ws", "80"}, "wss": {"wss", "443"},
+}
+
 func parseAddress(raw, scheme, rest string) (*Spec, error) {
-	switch scheme {
-	case "tcp", "mqtt":
-	case "tls", "ssl", "mqtts", "ws", "wss":
-		return nil, fmt.Errorf("target %q: scheme %s:// is not supported, only tcp:// (or mqtt://) is", raw, scheme)
-	default:
-		return nil, fmt.Errorf("target %q: unknown scheme %q%s", raw, scheme, suggest(scheme, []string{"tcp", "mqtt"}))
+	about, ok := schemes[scheme]
+	if !ok {
+		return nil, fmt.Errorf("target %q: unknown scheme %q%s", raw, scheme, suggest(scheme, []string{"tcp", "mqtt", "tls", "mqtts", "ws", "wss"}))
 	}
 	if strings.ContainsAny(rest, "?&") {
 		return nil, fmt.Errorf("target %q: an address takes no parameters: inflight does not start that broker", raw)
 	}
+	path := ""
+	if about.is == "ws" || about.is == "wss" {
+		if host, after, ok := strings.Cut(rest, "/"); ok && after != "" {
+			rest, path = host, "/"+after
+		}
+	}
 	rest = strings.TrimSuffix(rest, "/")
 	if strings.ContainsAny(rest, "@/") {
-		return nil, fmt.Errorf("target %q: want tcp://host:port, without user or path", raw)
+		return nil, fmt.Errorf("target %q: want %s://host:port, without user or path", raw, scheme)
 	}
 	host, port, err := net.SplitHostPort(rest)
 	if err != nil {
-		host, port = strings.Trim(rest, "[]"), DefaultPort
+		host, port = strings.Trim(rest, "[]"), about.port
 		if strings.Contains(host, ":") && !strings.HasPrefix(rest, "[") {
-			return nil, fmt.Errorf("target %q: want tcp://host:port, an IPv6 address in brackets", raw)
+			return nil, fmt.Errorf("target %q: want %s://host:port, an IPv6 address in brackets", raw, scheme)
 		}
 	}
 	if host == "" {
-		return nil, fmt.Errorf("target %q names no host: want tcp://host:port", raw)
+		return nil, fmt.Errorf("target %q names no host: want %s://host:port", raw, scheme)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return nil, fmt.Errorf("target %q: port %q is not a number from 1 to 65535", raw, port)
 	}
-	return &Spec{Raw: raw, Kind: KindAddress, Params: map[string]string{}, address: net.JoinHostPort(host, port)}, nil
+	return &Spec{
+		Raw: raw, Kind: KindAddress, Params: map[string]string{}, address: net.JoinHostPort(host, port), scheme: about.is, path: path,
+	}, nil
+}
+
+// Endpoint is where a broker that is already running listens. Its TLS is for the caller to fill in.
+func (s *Spec) Endpoint() transport.Endpoint {
+	return transport.Endpoint{Scheme: s.scheme, Addr: s.address, Path: s.path}
+}
+
+// Bridged reports whether the load reaches the broker over a bridge, which plain TCP does not need.
+func (s *Spec) Bridged() bool { return s.Kind == KindAddress && s.scheme != "tcp" }
+
+// Descriptors is how many descriptors of this process each connection to the target takes.
+func (s *Spec) Descriptors() int {
+	if s.Bridged() {
+		return descriptorsPerBridged
+	}
+	return 1
 }
 
 // exactVersion is a semantic version as module proxies have it, pseudo-versions included. Branches and "latest" are not

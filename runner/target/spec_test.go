@@ -31,6 +31,8 @@ func TestParse(t *testing.T) {
 		{"a fixed port", "null?port=1883", "null", "", "", map[string]string{"delay": "0s", "port": "1883"}},
 		{"an address", "tcp://broker.example:2883", "tcp", "", "broker.example:2883", map[string]string{}},
 		{"the other scheme, the default port", "mqtt://broker.example/", "tcp", "", "broker.example:1883", map[string]string{}},
+		{"TLS and its port", "mqtts://broker.example", "tcp", "", "broker.example:8883", map[string]string{}},
+		{"a WebSocket with a path", "wss://broker.example/some/mqtt", "tcp", "", "broker.example:443", map[string]string{}},
 		{"IPv6 with a port", "tcp://[::1]:1884", "tcp", "", "[::1]:1884", map[string]string{}},
 		{"IPv6 without", "tcp://[::1]", "tcp", "", "[::1]:1883", map[string]string{}},
 	} {
@@ -92,8 +94,9 @@ func TestParseRefuses(t *testing.T) {
 		{"tcp://host:1883?nodes=3", "an address takes no parameters"},
 		{"tcp://user:secret@host:1883", "without user or path"},
 		{"tcp://host:1883/path", "without user or path"},
-		{"tls://host:8883", "tls:// is not supported"},
-		{"mqt://host", `unknown scheme "mqt": did you mean "mqtt"? known: tcp, mqtt`},
+		{"tls://host:8883/path", "want tls://host:port, without user or path"},
+		{"wss://user@host/mqtt", "without user or path"},
+		{"mqt://host", `unknown scheme "mqt": did you mean "mqtt"?`},
 	} {
 		s, err := Parse(tt.target)
 		if err == nil {

@@ -1,4 +1,6 @@
-package probe
+// Package transport opens connections to brokers over TCP, TLS and WebSocket, for whoever speaks MQTT on them. It knows
+// nothing of MQTT but the name of its WebSocket subprotocol.
+package transport
 
 import (
 	"context"
@@ -7,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -42,8 +45,8 @@ func (e Endpoint) path() string {
 	return e.Path
 }
 
-// dial opens a transport connection. TCP_NODELAY is on.
-func (e Endpoint) dial(ctx context.Context, timeout time.Duration) (net.Conn, error) {
+// Dial opens a transport connection. TCP_NODELAY is on.
+func (e Endpoint) Dial(ctx context.Context, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	switch e.Scheme {
@@ -57,14 +60,7 @@ func (e Endpoint) dial(ctx context.Context, timeout time.Duration) (net.Conn, er
 	if e.Scheme != "tls" {
 		return nc, nil
 	}
-	config := e.TLS.Clone()
-	if config == nil {
-		config = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(e.Addr)
-	}
-	secure := tls.Client(nc, config)
+	secure := tls.Client(nc, e.config())
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("TLS with %s: %w (%s)", e.Addr, err, tlsHint(err))
@@ -72,8 +68,24 @@ func (e Endpoint) dial(ctx context.Context, timeout time.Duration) (net.Conn, er
 	return secure, nil
 }
 
+// config is that of TLS, with the name of the host.
+func (e Endpoint) config() *tls.Config {
+	config := e.TLS.Clone()
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(e.Addr)
+	}
+	return config
+}
+
 func (e Endpoint) dialWebSocket(ctx context.Context) (net.Conn, error) {
 	options := &websocket.DialOptions{Subprotocols: []string{"mqtt"}}
+	if e.Scheme == "wss" {
+		// HTTP/1.1 alone has the Upgrade of a WebSocket, section 4.1 of RFC 6455.
+		options.HTTPClient = &http.Client{Transport: &http.Transport{TLSClientConfig: e.config(), DisableKeepAlives: true}}
+	}
 	c, answer, err := websocket.Dial(ctx, e.String(), options)
 	if answer != nil && answer.Body != nil {
 		_ = answer.Body.Close()
@@ -109,8 +121,8 @@ func tlsHint(err error) string {
 
 const certificateHint = "it wants a certificate of the client: --cert, --key"
 
-// goneHint says what to do about a connection that ended before its CONNACK, for the reason why.
-func (e Endpoint) goneHint(why string) string {
+// GoneHint says what to do about a connection that ended before its CONNACK, for the reason why.
+func (e Endpoint) GoneHint(why string) string {
 	switch {
 	case strings.Contains(why, "certificate required"), strings.Contains(why, "bad certificate"):
 		return " (" + certificateHint + ")"
