@@ -414,7 +414,8 @@ func (s *Store) Hold(client string, id uint16, m *store.Message, done store.Done
 		if err == nil {
 			seq, _, err = parsePubAck(data)
 		}
-		if err != nil {
+		var refused *apiError
+		if err != nil && !errors.As(err, &refused) {
 			s.lateHolds.add()
 		}
 		t.held(h, id, seq)
