@@ -182,7 +182,14 @@ func (q *queue) trim() {
 			q.entries = nil
 		}
 	case q.head > 1024 && q.head > len(q.entries)/2:
-		q.entries = append(q.entries[:0:0], q.entries[q.head:]...)
+		live := q.entries[q.head:]
+		if cap(q.entries) > 8*len(live) {
+			q.entries = append(make([]entry, 0, 2*len(live)), live...)
+		} else { // in place: what is made anew grows, and is copied, with the next message
+			n := copy(q.entries, live)
+			clear(q.entries[n:])
+			q.entries = q.entries[:n]
+		}
 		q.head = 0
 	}
 }

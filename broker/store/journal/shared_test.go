@@ -88,3 +88,48 @@ func TestGroupLimits(t *testing.T) {
 	}
 	check(t, s)
 }
+
+// A queue that is as long as before takes no memory for what goes through it.
+func TestQueueInPlace(t *testing.T) {
+	const long, through = 5_000, 100_000
+	var q queue
+	next, first := pos(0), pos(1)
+	push := func() {
+		next++
+		q.push(next, &msg{pos: next})
+	}
+	for range long {
+		push()
+	}
+	grown := 0
+	for before := cap(q.entries); next < through; {
+		push()
+		q.find(first).m = nil
+		first++
+		q.trim()
+		if cap(q.entries) != before {
+			grown++
+			before = cap(q.entries)
+		}
+	}
+	if grown > 5 {
+		t.Errorf("the queue was made anew %d times", grown)
+	}
+	want := first
+	q.each(func(e *entry) {
+		if e.pos != want || e.m.pos != want {
+			t.Fatalf("entry %d, want %d", e.pos, want)
+		}
+		want++
+	})
+	if want != next+1 {
+		t.Errorf("the queue ends before %d, want %d", want, next+1)
+	}
+	for ; first <= next; first++ {
+		q.find(first).m = nil
+		q.trim()
+	}
+	if len(q.entries) != 0 || cap(q.entries) > 1024 {
+		t.Errorf("%d entries, room for %d: want it let go", len(q.entries), cap(q.entries))
+	}
+}
