@@ -97,3 +97,27 @@ func TestInnocence(t *testing.T) {
 		t.Errorf("text %q", text)
 	}
 }
+
+func TestRateNotReachedIsSaid(t *testing.T) {
+	t.Parallel()
+	r := &result.Result{Arms: []result.Arm{{Name: "A"}, {Name: "B"}}}
+	for _, c := range []struct {
+		arm  string
+		rate float64
+	}{{"A", 9_990}, {"B", 4_000}} {
+		r.Cells = append(r.Cells, result.Cell{
+			Arm: c.arm, Pass: 1, QoS: 1, Window: 64, Connections: 1, Payload: 256, RatePerS: 10_000, ThroughputPerS: c.rate, Messages: 100,
+			Late: 7, Missed: 9,
+		})
+	}
+	Judge(r)
+	var got []string
+	for _, w := range r.Warnings {
+		if w.Code == CodeRate {
+			got = append(got, w.Text)
+		}
+	}
+	if want := "B: the rate that was asked for was not reached (4000 of 10000/s at QoS 1, 7 written late, 9 not at all)"; len(got) != 1 || got[0] != want {
+		t.Errorf("warnings %q, want %q", got, want)
+	}
+}

@@ -19,6 +19,7 @@ const (
 	CodeControlOff   = "control_off"       // the control is not at 1.00, between two builds of one broker
 	CodeControlApart = "control_apart"     // the same between two brokers, where it may be
 	CodeWindowUnused = "window_not_filled" // the generator did not keep the window full
+	CodeRate         = "rate_not_reached"  // an open loop that did not get what it asked for
 	CodeSerialised   = "serialised"        // throughput does not rise with the window
 
 	CodeGenerator = "generator_limited" // the rate may be the load generator's
@@ -38,7 +39,7 @@ func foreign(warnings []result.Warning) []result.Warning {
 	for _, w := range warnings {
 		switch w.Code {
 		case CodePartial, CodeOrder, CodeLedger, CodeUnverified, CodeNoControl, CodeControlOff, CodeControlApart,
-			CodeWindowUnused, CodeSerialised, CodeGenerator, CodeLate:
+			CodeWindowUnused, CodeRate, CodeSerialised, CodeGenerator, CodeLate:
 		default:
 			kept = append(kept, w)
 		}
@@ -73,6 +74,7 @@ func warningsOf(r *result.Result) []result.Warning {
 	}
 	controls(r, warn)
 	windows(r, warn)
+	rates(r, warn)
 	serialised(r, warn)
 	innocence(r, warn)
 	return out
@@ -175,6 +177,24 @@ func windows(r *result.Result, warn func(code, format string, args ...any)) {
 		}
 		if len(low) > 0 {
 			warn(CodeWindowUnused, "%s: the window was not kept full (%s): the rate may be the generator's, not the broker's", arm.Name, strings.Join(low, ", "))
+		}
+	}
+}
+
+// rates finds open loops that fell behind what was asked for.
+func rates(r *result.Result, warn func(code, format string, args ...any)) {
+	for _, arm := range r.Arms {
+		var behind []string
+		for _, p := range Points(r) {
+			s := Summarise(r, arm.Name, p)
+			if p.Rate == 0 || s == nil || s.Throughput == nil || s.Throughput.Value >= keptUp*float64(p.Rate) {
+				continue
+			}
+			used := ResourcesOf(r, arm.Name, p)
+			behind = append(behind, fmt.Sprintf("%.0f of %d/s at QoS %d, %d written late, %d not at all", s.Throughput.Value, p.Rate, p.QoS, used.Late, used.Missed))
+		}
+		if len(behind) > 0 {
+			warn(CodeRate, "%s: the rate that was asked for was not reached (%s)", arm.Name, strings.Join(behind, "; "))
 		}
 	}
 }
