@@ -79,7 +79,16 @@ var groupMISC = []*Rule{
 			}
 			s.Ping("w")
 		},
-		Judge: AtLeastOnce("w", Bodies(1, 4)...),
+		Judge: All(AtLeastOnce("w", Bodies(1, 4)...), func(j *J) {
+			last := time.Duration(0)
+			for _, i := range append(j.Put("w"), j.packets("w", history.Closed)...) {
+				at := j.h.Events[i.Event].At
+				if last > 0 && at-last >= 3*time.Second {
+					j.Void("the client was silent for %v, longer than it may be", (at - last).Round(10*time.Millisecond))
+				}
+				last = at
+			}
+		}),
 	},
 	{
 		ID: "MISC-03", Title: "a PINGREQ behind a full window is answered", In: Both, Level: Must, Statements: "3.12.4-1", Needs: []Need{QoS2}, Faults: []string{"window-blocks"},
@@ -174,7 +183,15 @@ var groupMISC = []*Rule{
 			s.Wait(2 * time.Second)
 			s.Fence("p", 2, "t", "w")
 		},
-		Judge: Once("w", "A"),
+		Judge: All(Once("w", "A"), func(j *J) {
+			cut, back := j.packets("p", history.Cut), j.nth(j.Got("p", history.CONNACK), 2)
+			if len(cut) == 0 || len(back) == 0 {
+				return
+			}
+			if took := j.h.Events[back[0].Event].At - j.h.Events[cut[0].Event].At; took >= 2*time.Second {
+				j.Void("the resumption took %v, longer than the Will Delay", took.Round(10*time.Millisecond))
+			}
+		}),
 	},
 	{
 		ID: "MISC-08", Title: "a DISCONNECT that sets the Session Expiry Interval to 0 ends the session", In: V5, Level: Must, Statements: "4.1.0-2", Why: "section 3.14.2.2.2", Needs: inWindow,

@@ -155,3 +155,19 @@ func TestAckAfterResumption(t *testing.T) {
 		t.Errorf("answered twice: %v", v)
 	}
 }
+
+// What a script did too late says nothing, whatever was found.
+func TestVoid(t *testing.T) {
+	w := newWire(4).open(true, 0, 0)
+	rule := &Rule{ID: "X-01", Level: Must, Judge: func(j *J) {
+		j.Fail(nil, "found")
+		j.Void("late by %d s", 3)
+	}}
+	if v := Judge(rule, &w.h); v.Outcome != Inconclusive || v.Why != "late by 3 s" || len(v.Findings) != 0 {
+		t.Errorf("got %+v", v)
+	}
+	w.h.Stuck = "p: no PUBACK"
+	if v := Judge(rule, &w.h); v.Outcome != Inconclusive || v.Timeout {
+		t.Errorf("stuck: %+v", v)
+	}
+}

@@ -36,6 +36,7 @@ type J struct {
 	findings []Finding
 	notes    []string
 	unsure   string
+	void     string
 	stuckOK  bool
 }
 
@@ -74,6 +75,9 @@ func saysNothing(h *history.History) string {
 func judge(r *Rule, h *history.History, seen *view) Verdict {
 	j := &J{view: seen, Rule: r, Caps: CapsOf(h.Facts), V: h.Version}
 	r.Judge(j)
+	if j.void != "" {
+		return Verdict{Outcome: Inconclusive, Why: j.void, Notes: j.notes}
+	}
 	stuck := h.Stuck != "" && !j.stuckOK
 	if stuck {
 		marked := []int{}
@@ -112,6 +116,10 @@ func (j *J) Note(format string, args ...any) { j.notes = append(j.notes, fmt.Spr
 
 // Unsure makes the run inconclusive unless something was found.
 func (j *J) Unsure(format string, args ...any) { j.unsure = fmt.Sprintf(format, args...) }
+
+// Void makes the run inconclusive whatever was found: the script itself did not keep a time that the rule is about, because
+// the machine was busy.
+func (j *J) Void(format string, args ...any) { j.void = fmt.Sprintf(format, args...) }
 
 // StuckIsFine says that the script may have ended early: what it waited for was not an obligation.
 func (j *J) StuckIsFine() { j.stuckOK = true }
