@@ -114,9 +114,9 @@
 //
 // A queued message is an entry of 24 bytes in each queue and about 64 bytes once; its body is in memory only while a feed
 // of this node is about to take it, once for all feeds, up to Config.FeedBytes for a feed and Config.CacheBytes for all.
-// Other bodies are read from the journal, in batches, when they are due. Records that are not applied yet are bounded by
-// [maxPending]: whoever brings a message waits then, holding up its connection, and TCP its client. So does a journal of
-// Config.MaxBytes; what makes room in it is taken all the same.
+// Other bodies are read from the journal when they are due, in batches that all readers share (pages). Records that are not
+// applied yet are bounded by [maxPending]: whoever brings a message waits then, holding up its connection, and TCP its
+// client. So does a journal of Config.MaxBytes; what makes room in it is taken all the same.
 //
 // # Snapshots and the end of old journal
 //

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -449,79 +448,5 @@ func (s *Store) Unsubscribe(ctx context.Context, client, filter string) error {
 	if _, err := s.do(ctx, r); err != nil {
 		return fmt.Errorf("unsubscribe from %.100q: %w", filter, err)
 	}
-	return nil
-}
-
-const (
-	// aheadBatches is how many batches are read at once where the one that was read last is near.
-	aheadBatches = 32
-)
-
-// reader reads messages from the journal, for one goroutine. It keeps the batch that it read last, because the messages of
-// a queue are mostly neighbours.
-type reader struct {
-	s       *Store
-	seq     uint64
-	records []record
-	ahead   []stored // batches behind seq
-}
-
-func (s *Store) newReader() *reader { return &reader{s: s} }
-
-// message reads the message at a position, in memory of its own.
-func (r *reader) message(ctx context.Context, p pos) (*store.Message, error) {
-	data, err := r.bytes(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return store.Decode(bytes.Clone(data))
-}
-
-// bytes reads the encoded message at a position, a view that is valid until the next call.
-func (r *reader) bytes(ctx context.Context, p pos) ([]byte, error) {
-	if r.seq != p.seq() {
-		if err := r.batch(ctx, p.seq()); err != nil {
-			return nil, err
-		}
-	}
-	if p.index() >= len(r.records) {
-		return nil, store.ErrCorrupt
-	}
-	return r.records[p.index()].data, nil
-}
-
-func (r *reader) batch(ctx context.Context, seq uint64) error {
-	last := r.seq
-	r.seq, r.records = 0, r.records[:0]
-	for len(r.ahead) > 0 && r.ahead[0].seq < seq {
-		r.ahead = r.ahead[1:]
-	}
-	var data []byte
-	switch {
-	case len(r.ahead) > 0 && r.ahead[0].seq == seq:
-		data = r.ahead[0].data
-		r.ahead = r.ahead[1:]
-	case last > 0 && seq > last && seq <= last+aheadBatches:
-		r.ahead, _ = r.s.wire.read(ctx, journalStream, seq, aheadBatches)
-		if len(r.ahead) > 0 && r.ahead[0].seq == seq {
-			data = r.ahead[0].data
-			r.ahead = r.ahead[1:]
-			break
-		}
-		fallthrough
-	default:
-		var err error
-		if data, err = r.s.wire.get(ctx, seq); err != nil {
-			return err
-		}
-	}
-	b, err := open(data)
-	if err == nil {
-		r.records, err = b.decodeAll(r.records)
-	}
-	if err != nil {
-		return fmt.Errorf("batch %d: %w", seq, store.ErrCorrupt)
-	}
-	r.seq = seq
 	return nil
 }

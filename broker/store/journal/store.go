@@ -103,6 +103,7 @@ type Store struct {
 	grouped  atomic.Bool   // there are shared subscriptions
 	moved    atomic.Int64  // when something was applied last, in Unix nanoseconds
 	keeper   keeper
+	pages    pages
 	gathered chan struct{} // records wait to be sent
 	stop     chan struct{}
 	wg       sync.WaitGroup
@@ -124,6 +125,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		stop: make(chan struct{}), gathered: make(chan struct{}, 1), keeper: keeper{due: make(chan struct{}, 1)},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
+	s.pages.wire, s.pages.life = s.wire, s.life
 	author, err := s.newAuthor()
 	if err != nil {
 		s.end()
@@ -247,6 +249,7 @@ func (s *Store) adopt(st *state) {
 	s.st = st
 	s.grouped.Store(len(st.groups) > 0)
 	st.audience, st.cache.limit = (*hall)(s), s.cfg.CacheBytes
+	s.pages.forget()
 	if old == nil {
 		return
 	}
@@ -292,7 +295,7 @@ func (s *Store) arrived(m *nats.Msg) {
 // applied, to see that it is still the same journal. applying is held.
 func (s *Store) catchUp(until uint64) {
 	for s.st.applied < until && !s.halted {
-		batches, err := s.wire.read(s.life, journalStream, max(s.st.applied, 1), readBatches)
+		batches, err := s.wire.read(s.life, journalStream, max(s.st.applied, 1), readBatches, readBytes)
 		if err != nil && !errors.Is(err, store.ErrClosed) && s.life.Err() == nil {
 			s.log.Warn("journal", "error", err)
 		}

@@ -177,9 +177,9 @@ func (w *wire) moveLeader(ctx context.Context, name string) {
 	}
 }
 
-// read reads batches from seq on, at most readBatches and about readBytes; none when there is none yet. What a replica
+// read reads batches from seq on, at most so many and of about size bytes; none when there is none yet. What a replica
 // has it has in order, so what comes may be too little and is never out of order.
-func (w *wire) read(ctx context.Context, stream string, seq uint64, batches int) ([]stored, error) {
+func (w *wire) read(ctx context.Context, stream string, seq uint64, batches, size int) ([]stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	inbox := w.nc.NewInbox()
@@ -188,7 +188,7 @@ func (w *wire) read(ctx context.Context, stream string, seq uint64, batches int)
 		return nil, ended(err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // it is gone with the connection at the latest
-	body := fmt.Sprintf(`{"seq":%d,"batch":%d,"max_bytes":%d}`, seq, batches, readBytes)
+	body := fmt.Sprintf(`{"seq":%d,"batch":%d,"max_bytes":%d}`, seq, batches, size)
 	if err := w.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, inbox, []byte(body)); err != nil {
 		return nil, ended(err)
 	}
