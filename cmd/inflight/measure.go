@@ -70,6 +70,9 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 	stat.Judge(r)
 	if !flags.gate.on || runErr != nil { // a run that did not end is not judged
 		err = keep(cmd, dir, r, flags.format)
+		if errors.Is(runErr, result.ErrNoSpace) && errors.Is(err, result.ErrNoSpace) {
+			runErr = nil // one message is enough, and that the result is not there is the worse news
+		}
 		return errors.Join(runErr, err, verdict(r))
 	}
 	rep, gateErr := flags.gate.gateRun(cmd, cfg, r)
