@@ -2,6 +2,8 @@ package misbehave
 
 import (
 	"bytes"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -184,5 +186,53 @@ func TestSlowHoldsBack(t *testing.T) {
 	pause(3 * time.Millisecond)
 	if took := time.Since(began); took < 3*time.Millisecond {
 		t.Errorf("a pause of 3 ms took %v", took)
+	}
+}
+
+// Over a connection: the broker reads the extra messages, in whatever pieces, and the client never sees their answers.
+func TestSlowConnection(t *testing.T) {
+	client, nc := net.Pipe()
+	defer client.Close()
+	c := newSlowConn(nc, 1)
+	sent := packet.V311.AppendConnect(nil, &packet.Connect{ClientID: "c", CleanSession: true})
+	for id := uint16(1); id <= 3; id++ {
+		sent = append(sent, publish(id, 1)...)
+	}
+	go client.Write(sent)
+	var got []byte
+	for ids := 0; ids < 5; { // two extra ones: the first message is alone
+		b := make([]byte, 16)
+		n, err := c.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b[:n]...)
+		ids = 0
+		for rest := got; ; {
+			f, n, _, err := packet.Split(rest, packet.MaxRemaining)
+			if err != nil || n == 0 {
+				break
+			}
+			if f.Type() == packet.PUBLISH {
+				ids++
+			}
+			rest = rest[n:]
+		}
+	}
+	answers := []byte(nil)
+	for id := uint16(1); id <= 3; id++ {
+		answers = packet.AppendAck(packet.AppendAck(answers, packet.PUBACK, id), packet.PUBACK, firstOwn+id-1)
+	}
+	go func() {
+		_, _ = c.Write(answers[:16])
+		_, _ = c.Write(answers[16:])
+		_ = c.CloseWrite()
+	}()
+	heard, err := io.ReadAll(client)
+	if err != nil || !bytes.Equal(heard[:8], packet.AppendAck(packet.AppendAck(nil, packet.PUBACK, 1), packet.PUBACK, 2)) {
+		t.Errorf("the client hears %x, %v", heard, err)
+	}
+	if _, err := c.Read(make([]byte, 16)); err == nil {
+		t.Error("a connection that is closed is read")
 	}
 }
