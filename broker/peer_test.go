@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"inflight/broker/internal/testnats"
 	"inflight/broker/packet"
 )
 
@@ -241,14 +243,11 @@ func start(t testing.TB, cfg Config) *Server {
 func cluster(t testing.TB, edit ...func(*Config)) []*Server {
 	t.Helper()
 	var routes, listen []string
-	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	for len(listen) < 3 {
+		addr := fmt.Sprintf("127.0.0.1:%d", testnats.Port(t))
+		if !slices.Contains(listen, addr) {
+			listen, routes = append(listen, addr), append(routes, "nats://"+addr)
 		}
-		listen = append(listen, l.Addr().String())
-		routes = append(routes, "nats://"+l.Addr().String())
-		_ = l.Close()
 	}
 	servers := make([]*Server, 3)
 	errs := make(chan error, 3)

@@ -3,13 +3,14 @@ package staged
 import (
 	"context"
 	"fmt"
-	"net"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"inflight/broker/internal/testnats"
 	"inflight/broker/node"
 	"inflight/broker/store"
 	"inflight/broker/store/storetest"
@@ -135,13 +136,10 @@ func trio(t *testing.T) [3]*member {
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	for len(ports) < n {
+		if port := testnats.Port(t); !slices.Contains(ports, port) {
+			ports = append(ports, port)
 		}
-		defer l.Close() //nolint:errcheck // nothing was written
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports
 }
