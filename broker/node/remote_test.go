@@ -281,5 +281,14 @@ func TestRemoteCluster(t *testing.T) {
 			t.Fatalf("without a majority it says %v", err)
 		}
 	}
+	// The leader that was among the three serves on until it has noticed.
+	for end := time.Now().Add(startUp); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		early, err := Dial(ctx, s, 3, nil)
+		if cancel(); err != nil {
+			break
+		}
+		early.Stop()
+	}
 	wantRefused(t, s, 3, "JetStream has no leader: a majority")
 }
