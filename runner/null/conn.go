@@ -25,7 +25,6 @@ var errDone = errors.New("disconnected")
 
 // answers is the protocol of one connection without its I/O: packets in, answers appended to out.
 type answers struct {
-	codec     packet.Codec
 	connected bool
 	keepAlive time.Duration
 	out       []byte
@@ -59,7 +58,6 @@ func serve(ctx context.Context, nc net.Conn, c Config, started time.Time, delayi
 			return
 		}
 		err := a.all(r)
-		r.SetVersion(a.codec.Version)
 		switch {
 		case len(a.out) == 0:
 		case d != nil:
@@ -119,7 +117,7 @@ func (a *answers) one(f packet.Frame) error {
 	}
 	switch t := f.Type(); t {
 	case packet.PUBLISH:
-		p, err := a.codec.ParsePublish(f)
+		p, err := packet.ParsePublish(f)
 		if err != nil {
 			return err
 		}
@@ -131,32 +129,32 @@ func (a *answers) one(f packet.Frame) error {
 		}
 		return nil
 	case packet.PUBREL:
-		ack, err := a.codec.ParseAck(f)
+		id, err := packet.ParseAck(f)
 		if err != nil {
 			return err
 		}
-		a.out = packet.AppendAck(a.out, packet.PUBCOMP, ack.ID)
+		a.out = packet.AppendAck(a.out, packet.PUBCOMP, id)
 		return nil
 	case packet.SUBSCRIBE:
-		p, err := a.codec.ParseSubscribe(f)
+		p, err := packet.ParseSubscribe(f)
 		if err != nil {
 			return err
 		}
-		codes := make([]packet.ReasonCode, len(p.Subscriptions))
+		codes := make([]byte, len(p.Subscriptions))
 		for i, s := range p.Subscriptions {
-			codes[i] = packet.ReasonCode(s.QoS)
+			codes[i] = s.QoS
 		}
-		a.out = a.codec.AppendSuback(a.out, &packet.Suback{ID: p.ID, Codes: codes})
+		a.out = packet.AppendSuback(a.out, p.ID, codes)
 		return nil
 	case packet.UNSUBSCRIBE:
-		p, err := a.codec.ParseUnsubscribe(f)
+		p, err := packet.ParseUnsubscribe(f)
 		if err != nil {
 			return err
 		}
-		a.out = a.codec.AppendUnsuback(a.out, &packet.Suback{ID: p.ID, Codes: make([]packet.ReasonCode, len(p.Filters))})
+		a.out = packet.AppendAck(a.out, packet.UNSUBACK, p.ID)
 		return nil
 	case packet.PINGREQ:
-		if err := a.codec.ParseEmpty(f); err != nil {
+		if err := packet.ParseEmpty(f); err != nil {
 			return err
 		}
 		a.out = packet.AppendEmpty(a.out, packet.PINGRESP)
@@ -172,33 +170,24 @@ func (a *answers) connect(f packet.Frame) error {
 	if f.Type() != packet.CONNECT {
 		return fmt.Errorf("%v before CONNECT", f.Type())
 	}
-	p, err := a.codec.ParseConnect(f)
+	p, err := packet.ParseConnect(f)
 	if err != nil {
 		return err
 	}
 	code := packet.Accepted
 	switch {
-	case p.Level != packet.Level311 && p.Level != packet.Level5:
+	case p.Level != packet.Level311:
 		code = packet.RefusedLevel // [MQTT-3.1.2-2]
-	case p.Level == packet.Level311 && p.ClientID == "" && !p.CleanSession:
+	case p.ClientID == "" && !p.CleanSession:
 		code = packet.RefusedIdentifier // [MQTT-3.1.3-8]
 	}
+	a.out = packet.AppendConnack(a.out, false, code)
 	if code != packet.Accepted {
-		a.out = packet.AppendConnack(a.out, false, code)
 		return errDone // [MQTT-3.2.2-5]
 	}
-	a.out = a.codec.AppendConnack(a.out, &packet.Connack{Properties: a.assigned(&p)})
 	a.connected = true
 	a.keepAlive = time.Duration(p.KeepAlive) * time.Second
 	return nil
-}
-
-// assigned names a client of 5.0 that has no name [MQTT-3.1.3-6]. There are no sessions that two of one name could share.
-func (a *answers) assigned(p *packet.Connect) *packet.Properties {
-	if a.codec.Version != packet.V5 || p.ClientID != "" {
-		return nil
-	}
-	return &packet.Properties{AssignedClientID: []byte("null")}
 }
 
 // deadline ends a connection that is silent for one and a half times its Keep Alive [MQTT-3.1.2-24], or, as it is moved

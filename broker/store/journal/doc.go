@@ -112,7 +112,7 @@
 //
 // # Memory
 //
-// A queued message is an entry of 24 bytes in each queue and about 64 bytes once; its body is in memory only while a feed
+// A queued message is an entry of 13 bytes in each queue and about 48 bytes once; its body is in memory only while a feed
 // of this node is about to take it, once for all feeds, up to Config.FeedBytes for a feed and Config.CacheBytes for all.
 // Other bodies are read from the journal when they are due, in batches that all readers share (pages). Records that are not
 // applied yet are bounded by [maxPending]: whoever brings a message waits then, holding up its connection, and TCP its
