@@ -73,6 +73,7 @@ func (r *run) start(ctx context.Context, pass *Pass, data string) ([]*target.Bro
 		slot := target.Slot{
 			Number: pass.Slots[i],
 			Dir:    filepath.Join(data, fmt.Sprintf("pass%d-slot%d", pass.Number, pass.Slots[i])),
+			CPUs:   r.slotCPUs(pass.Slots[i]),
 		}
 		if err := os.MkdirAll(slot.Dir, 0o755); err != nil {
 			return nil, errors.Join(fmt.Errorf("make a slot's data directory: %w", err), group.Wait(), stopAll(brokers))

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"inflight/runner/pin"
 	"inflight/runner/result"
 	"inflight/runner/target"
 	"inflight/scenarios"
@@ -41,8 +42,13 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	pins, err := pin.Here(&plan.Scenario)
+	if err != nil {
+		return nil, err
+	}
 	r := &run{
 		cfg:      cfg,
+		pins:     pins,
 		plan:     plan,
 		events:   newEvents(cfg.Progress),
 		forecast: newForecast(plan),
@@ -54,6 +60,11 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, interrupted(ctx, err)
 	}
+	unpin, err := r.pinSelf()
+	if err != nil {
+		return nil, err
+	}
+	defer unpin()
 	r.result = r.describe()
 	if err := r.passes(ctx); err != nil {
 		err = interrupted(ctx, err)
@@ -70,6 +81,7 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 type run struct {
 	cfg      Config
 	plan     *Plan
+	pins     *pin.Plan // nil: the scheduler places every process
 	events   *events
 	forecast *forecast
 	turns    *turns
@@ -163,6 +175,7 @@ func (r *run) describe() *result.Result {
 		}
 	}
 	res.Environment.Calibration = r.cfg.Calibration
+	res.Environment.Pinning = pinning(r.pins)
 	for _, a := range r.arms {
 		res.Arms = append(res.Arms, result.Arm{Name: a.Name, Target: a.Target})
 	}

@@ -28,6 +28,7 @@
 //	messages: 100000        # of each run, instead of the duration
 //	topics: 1               # of each connection
 //	version: 3.1.1          # of MQTT, or 5
+//	pin: off                # or auto, or CPU sets: the generator's, then the slots', as 0/1-3
 //	subscribers: 0          # during the load, each to everything
 //	subscriber-qos: same    # or 0, 1, 2
 //	subscriber-delay: off   # that each of them takes for a message

@@ -108,6 +108,7 @@ func keys() []key {
 		choice("subscriber-session", "session of the subscribers", func(s *Scenario) *string { return &s.SubscriberSession },
 			SessionClean, SessionKept),
 		choice("version", "MQTT of the load", func(s *Scenario) *string { return &s.Version }, MQTT311, MQTT5),
+		pinKey(),
 	}
 }
 

@@ -75,6 +75,7 @@ type Scenario struct {
 	SubscriberSession string        // SessionClean or SessionKept
 
 	Version string // of MQTT that the load speaks: MQTT311 or MQTT5
+	Pin     string // CPUs of generator and slots: PinOff, PinAuto, or sets that ParsePins reads
 
 	// QuickForm is what Quicken changes, from the scenario's own quick section; nil: the general short form.
 	QuickForm []Setting
@@ -138,6 +139,7 @@ func (s Scenario) WithDefaults() Scenario {
 	s.Topics = cmp.Or(s.Topics, 1)
 	s.SubscriberSession = cmp.Or(s.SubscriberSession, SessionClean)
 	s.Version = cmp.Or(s.Version, MQTT311)
+	s.Pin = cmp.Or(s.Pin, PinOff)
 	if s.SubscriberQoS != nil {
 		qos := *s.SubscriberQoS
 		s.SubscriberQoS = &qos

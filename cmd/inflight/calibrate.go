@@ -201,8 +201,8 @@ func runBelow(cmd *cobra.Command, dir, name string, s scenarios.Scenario) (*resu
 }
 
 // quote is the calibration for a later run; without one, or when it cannot be read, the run goes on.
-func quote(ctx context.Context, cache string, talk io.Writer) *result.Calibration {
-	c, err := storedCalibration(cache)
+func quote(ctx context.Context, cache string, s *scenarios.Scenario, talk io.Writer) *result.Calibration {
+	c, err := storedCalibration(cache, s)
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintf(talk, "inflight: %v\n", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"inflight/runner"
 	"inflight/runner/machine"
 	"inflight/runner/result"
+	"inflight/scenarios"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -32,7 +33,7 @@ It ends with exit code 1 if something would make measurements fail; warnings do 
 				return usagef("flag --format: unknown format %q (there are: table, json)", format)
 			}
 			cache := cacheDir(os.TempDir())
-			calibration, err := storedCalibration(cache)
+			calibration, err := storedCalibration(cache, &scenarios.Scenario{})
 			if err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "inflight: %v\n", err)
 			}
@@ -60,9 +61,12 @@ It ends with exit code 1 if something would make measurements fail; warnings do 
 	return cmd
 }
 
-// storedCalibration is that of this machine, nil if there is none.
-func storedCalibration(cache string) (*result.Calibration, error) {
-	e := runner.Environment()
+// storedCalibration is that of this machine as a run of s finds it, nil if there is none.
+func storedCalibration(cache string, s *scenarios.Scenario) (*result.Calibration, error) {
+	e, err := runner.EnvironmentOf(s)
+	if err != nil {
+		return nil, err
+	}
 	return machine.Load(cache, machine.Key(&e))
 }
 

@@ -53,7 +53,7 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 		TLS:         secure,
 		Progress:    progress.event,
 		ToolVersion: toolVersion(),
-		Calibration: quote(ctx, cacheDir(dir), stderr),
+		Calibration: quote(ctx, cacheDir(dir), &s, stderr),
 	}
 	r, runErr := runner.Run(ctx, cfg)
 	progress.close()
@@ -99,6 +99,9 @@ func checkTargets(s *scenarios.Scenario) error {
 		}
 	}
 	if err := runner.CheckLimits(s); err != nil {
+		problems = append(problems, err)
+	}
+	if _, err := runner.EnvironmentOf(s); err != nil {
 		problems = append(problems, err)
 	}
 	return usage(errors.Join(problems...))

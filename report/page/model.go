@@ -414,6 +414,24 @@ func calibration(c *result.Calibration) string {
 	return text
 }
 
+// pinning says which CPUs each had; empty where the scheduler placed them.
+func pinning(p *result.Pinning) string {
+	switch {
+	case p == nil:
+		return ""
+	case p.Generator == "":
+		return p.Note
+	}
+	text := "generator on CPU " + p.Generator
+	for i, set := range p.Slots {
+		text += fmt.Sprintf(", slot %d on CPU %s", i+1, set)
+	}
+	if p.Note != "" {
+		text += "; " + p.Note
+	}
+	return text
+}
+
 func environment(r *result.Result) []Pair {
 	e := r.Environment
 	var out []Pair
@@ -433,6 +451,7 @@ func environment(r *result.Result) []Pair {
 	add("system", strings.TrimSpace(e.OS+"/"+e.Arch+" "+e.Kernel))
 	add("Go", e.Go)
 	add("GOMAXPROCS", number(e.GOMAXPROCS))
+	add("pinning", pinning(e.Pinning))
 	add("calibration", calibration(e.Calibration))
 	add("TCP_NODELAY", map[bool]string{true: "on", false: "off"}[e.TCPNoDelay])
 	return out

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -18,11 +19,15 @@ import (
 	"inflight/runner/result"
 )
 
-// Key tells the machine of an environment from others: its name, processor, cores, kernel and Go's share of them. A
-// calibration made under another kernel or with other limits is not this machine's.
+// Key tells the machine of an environment from others: its name, processor, cores, kernel and Go's share of them, or the
+// CPUs that the generator is kept to. A calibration made under another kernel or with other limits is not this machine's.
 func Key(e *result.Environment) string {
 	host, _ := os.Hostname() // without a name the rest must do
-	sum := sha256.Sum256([]byte(fmt.Sprintf("%s|%s|%d|%s|%s|%s|%d", host, e.CPU, e.Cores, e.Kernel, e.OS, e.Arch, e.GOMAXPROCS)))
+	share := strconv.Itoa(e.GOMAXPROCS)
+	if e.Pinning != nil && e.Pinning.Generator != "" {
+		share = "cpus " + e.Pinning.Generator // Go's share follows it
+	}
+	sum := sha256.Sum256([]byte(fmt.Sprintf("%s|%s|%d|%s|%s|%s|%s", host, e.CPU, e.Cores, e.Kernel, e.OS, e.Arch, share)))
 	return hex.EncodeToString(sum[:6])
 }
 

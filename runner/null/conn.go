@@ -25,6 +25,7 @@ var errDone = errors.New("disconnected")
 
 // answers is the protocol of one connection without its I/O: packets in, answers appended to out.
 type answers struct {
+	codec     packet.Codec
 	connected bool
 	keepAlive time.Duration
 	out       []byte
@@ -58,6 +59,7 @@ func serve(ctx context.Context, nc net.Conn, c Config, started time.Time, delayi
 			return
 		}
 		err := a.all(r)
+		r.SetVersion(a.codec.Version)
 		switch {
 		case len(a.out) == 0:
 		case d != nil:
@@ -117,7 +119,7 @@ func (a *answers) one(f packet.Frame) error {
 	}
 	switch t := f.Type(); t {
 	case packet.PUBLISH:
-		p, err := packet.ParsePublish(f)
+		p, err := a.codec.ParsePublish(f)
 		if err != nil {
 			return err
 		}
@@ -129,32 +131,32 @@ func (a *answers) one(f packet.Frame) error {
 		}
 		return nil
 	case packet.PUBREL:
-		id, err := packet.ParseAck(f)
+		ack, err := a.codec.ParseAck(f)
 		if err != nil {
 			return err
 		}
-		a.out = packet.AppendAck(a.out, packet.PUBCOMP, id)
+		a.out = packet.AppendAck(a.out, packet.PUBCOMP, ack.ID)
 		return nil
 	case packet.SUBSCRIBE:
-		p, err := packet.ParseSubscribe(f)
+		p, err := a.codec.ParseSubscribe(f)
 		if err != nil {
 			return err
 		}
-		codes := make([]byte, len(p.Subscriptions))
+		codes := make([]packet.ReasonCode, len(p.Subscriptions))
 		for i, s := range p.Subscriptions {
-			codes[i] = s.QoS
+			codes[i] = packet.ReasonCode(s.QoS)
 		}
-		a.out = packet.AppendSuback(a.out, p.ID, codes)
+		a.out = a.codec.AppendSuback(a.out, &packet.Suback{ID: p.ID, Codes: codes})
 		return nil
 	case packet.UNSUBSCRIBE:
-		p, err := packet.ParseUnsubscribe(f)
+		p, err := a.codec.ParseUnsubscribe(f)
 		if err != nil {
 			return err
 		}
-		a.out = packet.AppendAck(a.out, packet.UNSUBACK, p.ID)
+		a.out = a.codec.AppendUnsuback(a.out, &packet.Suback{ID: p.ID, Codes: make([]packet.ReasonCode, len(p.Filters))})
 		return nil
 	case packet.PINGREQ:
-		if err := packet.ParseEmpty(f); err != nil {
+		if err := a.codec.ParseEmpty(f); err != nil {
 			return err
 		}
 		a.out = packet.AppendEmpty(a.out, packet.PINGRESP)
@@ -170,24 +172,33 @@ func (a *answers) connect(f packet.Frame) error {
 	if f.Type() != packet.CONNECT {
 		return fmt.Errorf("%v before CONNECT", f.Type())
 	}
-	p, err := packet.ParseConnect(f)
+	p, err := a.codec.ParseConnect(f)
 	if err != nil {
 		return err
 	}
 	code := packet.Accepted
 	switch {
-	case p.Level != packet.Level311:
+	case p.Level != packet.Level311 && p.Level != packet.Level5:
 		code = packet.RefusedLevel // [MQTT-3.1.2-2]
-	case p.ClientID == "" && !p.CleanSession:
+	case p.Level == packet.Level311 && p.ClientID == "" && !p.CleanSession:
 		code = packet.RefusedIdentifier // [MQTT-3.1.3-8]
 	}
-	a.out = packet.AppendConnack(a.out, false, code)
 	if code != packet.Accepted {
+		a.out = packet.AppendConnack(a.out, false, code)
 		return errDone // [MQTT-3.2.2-5]
 	}
+	a.out = a.codec.AppendConnack(a.out, &packet.Connack{Properties: a.assigned(&p)})
 	a.connected = true
 	a.keepAlive = time.Duration(p.KeepAlive) * time.Second
 	return nil
+}
+
+// assigned names a client of 5.0 that has no name [MQTT-3.1.3-6]. There are no sessions that two of one name could share.
+func (a *answers) assigned(p *packet.Connect) *packet.Properties {
+	if a.codec.Version != packet.V5 || p.ClientID != "" {
+		return nil
+	}
+	return &packet.Properties{AssignedClientID: []byte("null")}
 }
 
 // deadline ends a connection that is silent for one and a half times its Keep Alive [MQTT-3.1.2-24], or, as it is moved

@@ -147,6 +147,31 @@ func TestClosesOnViolation(t *testing.T) {
 	}
 }
 
+func TestAnswers5(t *testing.T) {
+	p := dial(t, start(t, Config{}))
+	v := packet.V5
+	p.send(v.AppendConnect(nil, &packet.Connect{CleanSession: true}))
+	p.want("CONNACK with a name [MQTT-3.1.3-6]", v.AppendConnack(nil, &packet.Connack{
+		Properties: &packet.Properties{AssignedClientID: []byte("null")},
+	}))
+	message := packet.Publish{Topic: []byte("t"), Payload: []byte("p"), QoS: 1, ID: 7, Properties: &packet.Properties{ContentType: []byte("x")}}
+	b := v.AppendPublish(nil, &message)
+	message.QoS, message.ID, message.Properties = 2, 8, nil
+	b = v.AppendPublish(b, &message)
+	b = v.AppendAck(b, packet.PUBREL, packet.Ack{ID: 8})
+	b = v.AppendSubscribe(b, &packet.Subscribe{ID: 3, Subscriptions: []packet.Subscription{{Filter: "a", QoS: 2}}})
+	b = v.AppendUnsubscribe(b, &packet.Unsubscribe{ID: 4, Filters: []string{"a"}})
+	p.send(b)
+	w := packet.AppendAck(nil, packet.PUBACK, 7)
+	w = packet.AppendAck(w, packet.PUBREC, 8)
+	w = packet.AppendAck(w, packet.PUBCOMP, 8)
+	w = v.AppendSuback(w, &packet.Suback{ID: 3, Codes: []packet.ReasonCode{2}})
+	w = v.AppendUnsuback(w, &packet.Suback{ID: 4, Codes: []packet.ReasonCode{0}})
+	p.want("one answer to each packet, in order", w)
+	p.send(v.AppendDisconnect(nil, &packet.Disconnect{}))
+	p.wantClosed("after the DISCONNECT")
+}
+
 func TestRefusals(t *testing.T) {
 	for name, config := range map[string]Config{"at once": {}, "delayed": {Delay: time.Millisecond}} {
 		addr := start(t, config)
@@ -155,7 +180,7 @@ func TestRefusals(t *testing.T) {
 			p    packet.Connect
 			code byte
 		}{
-			{"MQTT 5 [MQTT-3.1.2-2]", packet.Connect{ClientID: "c", Level: 5}, packet.RefusedLevel},
+			{"a version that is none [MQTT-3.1.2-2]", packet.Connect{ClientID: "c", Level: 6}, packet.RefusedLevel},
 			{"no Client Identifier and a session [MQTT-3.1.3-8]", packet.Connect{}, packet.RefusedIdentifier},
 		} {
 			t.Run(name+"/"+c.why, func(t *testing.T) {

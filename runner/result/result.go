@@ -97,6 +97,16 @@ type Environment struct {
 	TCPNoDelay bool   `json:"tcp_nodelay"`
 
 	Calibration *Calibration `json:"calibration,omitempty"` // of this machine, as it was stored before the run
+	Pinning     *Pinning     `json:"pinning,omitempty"`     // absent: the scheduler placed every process
+}
+
+// Pinning is which CPUs the processes of a run could run on, in the kernel's form as 0,2-3. Without a Generator nothing was
+// pinned although it was asked for, and Note says why.
+type Pinning struct {
+	Auto      bool     `json:"auto"` // a plan for the machine; false: a list of the user's
+	Generator string   `json:"generator_cpus,omitempty"`
+	Slots     []string `json:"slot_cpus,omitempty"` // by slot number; the same for several that share
+	Note      string   `json:"note,omitempty"`
 }
 
 // Calibration is what is known of a machine: what the load generator can do there, and how far two runs of the same thing

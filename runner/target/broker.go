@@ -16,6 +16,7 @@ import (
 type Slot struct {
 	Number int // from 1; names the logs
 	Dir    string
+	CPUs   []int // that its processes may run on; none: any
 }
 
 // Usage is what one process has used so far. What the system cannot tell is nil.
@@ -139,7 +140,7 @@ func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
 		}
 		b.addrs, b.healthURLs = append(b.addrs, addr), append(b.healthURLs, url)
 	}
-	started, err := startAll(all)
+	started, err := startAll(all, slot.CPUs)
 	b.processes = all[:started]
 	return b, err
 }

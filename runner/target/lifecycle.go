@@ -148,7 +148,7 @@ func (b *Broker) relaunch(nodes ...int) error {
 		fresh = append(fresh, p)
 	}
 	// Held over the start, so that a Stop beside it sees either none or all of them.
-	started, err := startAll(fresh)
+	started, err := startAll(fresh, b.slot.CPUs)
 	for k := range started {
 		b.processes[nodes[k]] = fresh[k]
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"inflight/runner/pin"
 )
 
 // stopGrace is what a process gets between being asked to end and being killed.
@@ -58,11 +60,12 @@ func newProcess(name, logPath string, command []string) (*process, error) {
 	return &process{name: name, cmd: cmd, log: log, logPath: logPath, logStart: info.Size(), exited: make(chan struct{})}, nil
 }
 
-// startAll starts the processes from one thread and returns how many it started; below len(processes) with an error.
+// startAll starts the processes from one thread, on cpus (none: on any), and returns how many it started; below
+// len(processes) with an error.
 //
 // The kernel kills a child with the thread that forked it, and the runtime ends threads as it likes. So one goroutine
 // starts them all and keeps its thread to itself until the last of them has been reaped.
-func startAll(processes []*process) (int, error) {
+func startAll(processes []*process, cpus []int) (int, error) {
 	type outcome struct {
 		n   int
 		err error
@@ -73,6 +76,13 @@ func startAll(processes []*process) (int, error) {
 		defer runtime.UnlockOSThread()
 		var alive sync.WaitGroup
 		var o outcome
+		back := func() {}
+		if len(cpus) > 0 {
+			var err error
+			if back, err = pin.Thread(cpus); err != nil {
+				o.err, back = err, func() {}
+			}
+		}
 		for _, p := range processes {
 			if o.err == nil {
 				if err := p.cmd.Start(); err != nil {
@@ -84,6 +94,7 @@ func startAll(processes []*process) (int, error) {
 			}
 			p.log.Close() // the child has its own
 		}
+		back()
 		started <- o
 		alive.Wait()
 	}()
