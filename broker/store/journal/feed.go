@@ -316,10 +316,6 @@ func (f *feed) handOver(it *item, read *reader) bool {
 	case f.number != 0:
 		d.Seq, d.Settle = uint64(p), func() { f.settle(p) }
 	}
-	if f.share != nil {
-		f.share.handing.Store(true)
-		defer f.share.handing.Store(false)
-	}
 	f.deliver(d)
 	return true
 }

@@ -217,7 +217,7 @@ func (m *model) move(p pos, s *modelSession, r *record) bool {
 		case r.kind == kindPart && sub.seat == r.ref && r.ref != 0:
 			m.part(p, sub)
 			return true
-		case r.kind == kindBack && sub.number == r.ref:
+		case r.kind == kindBack && sub.seat == r.ref && r.ref != 0:
 			var back []modelEntry
 			eachSettled(r.data, func(n pos) {
 				if n <= sub.taken {

@@ -328,7 +328,8 @@ func (s *state) take(p pos, r *record, author uint64) error {
 			s.part(sub)
 		}
 	case kindBack:
-		if sub := s.subs[r.ref]; sub != nil && sub.sess == sess && sub.group != nil {
+		// After the seat's end its entries may be with the session's next feed.
+		if sub := s.seats[r.ref]; sub != nil && sub.sess == sess {
 			s.giveBack(sub, r.data)
 		}
 	}

@@ -462,10 +462,14 @@ func (w *world) record() record {
 	case kindGone:
 		r.ref = pos(rapid.Uint64Range(1, 3).Draw(t, "gone"))
 	case kindSettle, kindBack:
-		r.ref = w.pick("subscription", keys(w.s.subs))
-		w.by(&r, w.s.subs[r.ref])
+		of, what := w.s.subs, "subscription"
+		if r.kind == kindBack {
+			of, what = w.s.seats, "seat"
+		}
+		r.ref = w.pick(what, keys(of))
+		w.by(&r, of[r.ref])
 		var ps []pos
-		if sub := w.s.subs[r.ref]; sub != nil {
+		if sub := of[r.ref]; sub != nil {
 			for e := range sub.queue.all() {
 				ps = append(ps, e.pos())
 			}

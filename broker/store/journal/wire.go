@@ -32,7 +32,7 @@ const (
 
 // layout is the version of what is in the streams; each of them carries it in its metadata.
 const (
-	layout    = "2"
+	layout    = "3"
 	layoutKey = "inflight-layout"
 )
 
