@@ -1,5 +1,11 @@
 package journal
 
+import (
+	"sort"
+
+	"inflight/broker/store"
+)
+
 // extent is what the journal holds: how large each batch is, and which messages of it are still needed.
 type extent struct {
 	first uint64 // sequence of the first batch
@@ -121,4 +127,98 @@ func (x *extent) oldest(seq uint64, limit int) (out []*msg) {
 		}
 	}
 	return out
+}
+
+// entry is a message in the queue of a subscription. pos is that of the record that delivered it.
+type entry struct {
+	pos    pos
+	m      *msg // nil: settled
+	cached bool // the cache has its body
+}
+
+// queue is what a subscription has not settled, in order.
+type queue struct {
+	entries []entry
+	head    int // the ones before it are settled
+}
+
+func (q *queue) push(p pos, m *msg) *entry {
+	q.entries = append(q.entries, entry{pos: p, m: m})
+	return &q.entries[len(q.entries)-1]
+}
+
+// after is the index of the first entry behind a position.
+func (q *queue) after(p pos) int {
+	rest := q.entries[q.head:]
+	return q.head + sort.Search(len(rest), func(i int) bool { return rest[i].pos > p })
+}
+
+// find returns the unsettled entry at a position; nil when there is none.
+func (q *queue) find(p pos) *entry {
+	i := q.after(p - 1)
+	if p == 0 || i == len(q.entries) || q.entries[i].pos != p || q.entries[i].m == nil {
+		return nil
+	}
+	return &q.entries[i]
+}
+
+func (q *queue) each(f func(*entry)) {
+	for i := q.head; i < len(q.entries); i++ {
+		if e := &q.entries[i]; e.m != nil {
+			f(e)
+		}
+	}
+}
+
+// trim lets the settled entries at the front go.
+func (q *queue) trim() {
+	for q.head < len(q.entries) && q.entries[q.head].m == nil {
+		q.head++
+	}
+	switch {
+	case q.head == len(q.entries):
+		q.head = 0
+		if q.entries = q.entries[:0]; cap(q.entries) > 1024 {
+			q.entries = nil
+		}
+	case q.head > 1024 && q.head > len(q.entries)/2:
+		live := q.entries[q.head:]
+		if cap(q.entries) > 8*len(live) {
+			q.entries = append(make([]entry, 0, 2*len(live)), live...)
+		} else { // in place: what is made anew grows, and is copied, with the next message
+			n := copy(q.entries, live)
+			clear(q.entries[n:])
+			q.entries = q.entries[:n]
+		}
+		q.head = 0
+	}
+}
+
+// cache counts the bodies that are in memory because a feed of this node is about to want them. A body is there once,
+// however many feeds want it, and goes with the last of them. Whoever finds no body reads it from the journal.
+type cache struct {
+	used  int
+	limit int // bytes
+}
+
+// put counts one more user of a message's body, and reports whether the body is there: b may be nil, and a full cache
+// takes none.
+func (c *cache) put(m *msg, b *store.Message) bool {
+	if m.body == nil {
+		if b == nil || c.used+int(m.size) > c.limit {
+			return false
+		}
+		m.body = b
+		c.used += int(m.size)
+	}
+	m.users++
+	return true
+}
+
+// drop counts one less.
+func (c *cache) drop(m *msg) {
+	if m.users--; m.users == 0 {
+		m.body = nil
+		c.used -= int(m.size)
+	}
 }

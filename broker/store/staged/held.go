@@ -1,6 +1,7 @@
 package staged
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"inflight/broker/store"
 )
@@ -78,31 +80,55 @@ func (s *Store) Held(ctx context.Context, client string) ([]store.Held, error) {
 		return nil, fmt.Errorf("held messages: %w", err)
 	}
 	byID := make(map[uint16]uint64)
-	var refs []ref
 	for _, c := range all {
 		byID[c.id] = c.seq
-		refs = append(refs, ref{seq: c.seq, id: c.id})
+	}
+	refs := make([]ref, len(all))
+	var open []int // of refs, whose release this node knows nothing of
+	for i, c := range all {
+		refs[i] = ref{seq: c.seq, id: c.id, released: byID[c.id] != c.seq || t.isReleased(c.seq)}
+		if !refs[i].released {
+			open = append(open, i)
+		}
+	}
+	err = sideBySide(ctx, len(open), func(ctx context.Context, k int) (err error) {
+		r := &refs[open[k]]
+		r.msg, r.released, err = s.isReleased(ctx, store.Ref(r.seq))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("held messages: %w", err)
 	}
 	var held []store.Held
-	for i := range refs {
-		id := refs[i].id
-		newest := byID[id] == refs[i].seq
-		released := !newest || t.isReleased(refs[i].seq)
-		if !released {
-			var err error
-			if refs[i].msg, released, err = s.isReleased(ctx, store.Ref(refs[i].seq)); err == nil && released {
-				err = s.finishRelease(refs[i].seq, refs[i].msg)
-			}
-			if err != nil {
+	for _, i := range open { // oldest first: of two retained messages the later one stays
+		r := &refs[i]
+		if !r.released {
+			held = append(held, store.Held{ID: r.id, Ref: store.Ref(r.seq)})
+		} else if all[i].retain {
+			if err := s.finishRelease(r.seq, r.msg); err != nil {
 				return nil, fmt.Errorf("held messages: %w", err)
 			}
-		}
-		if refs[i].released = released; !released {
-			held = append(held, store.Held{ID: id, Ref: store.Ref(refs[i].seq)})
 		}
 	}
 	s.reset(t, refs)
 	return held, nil
+}
+
+// maxLooks is how many questions about the copies of one client are asked at once.
+const maxLooks = 64
+
+// sideBySide calls f for 0 to n-1, some at a time: a session may have thousands of copies, and one answer takes as long as
+// many. The first error ends it.
+func sideBySide(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(maxLooks)
+	for i := range n {
+		if inner.Err() != nil {
+			break
+		}
+		group.Go(func() error { return f(inner, i) })
+	}
+	return cmp.Or(group.Wait(), ctx.Err())
 }
 
 // reset tells a tracker what the stream holds for its client.

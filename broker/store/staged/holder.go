@@ -1,10 +1,13 @@
 package staged
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,32 +84,52 @@ func (s *Store) becomeHolder(client string, old holder, data []byte) error {
 
 // heldCopy is a staged message as its subject names it.
 type heldCopy struct {
-	seq uint64
-	id  uint16
-	by  string // the store that sent it
+	seq    uint64
+	id     uint16
+	by     string // the store that sent it
+	retain bool   // the message is to be retained
 }
 
 // copies lists what is staged for a client, oldest first.
-func (s *Store) copies(ctx context.Context, subject string) (all []heldCopy, err error) {
-	for next := uint64(1); ; {
+func (s *Store) copies(ctx context.Context, subject string) ([]heldCopy, error) {
+	counts, err := s.subjects(stagedStream, subject+".>")
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Collect(maps.Keys(counts))
+	found := make([][]heldCopy, len(names))
+	err = sideBySide(ctx, len(names), func(ctx context.Context, i int) (err error) {
+		found[i], err = s.copiesOf(ctx, subject, names[i], counts[names[i]])
+		return err
+	})
+	all := slices.Concat(found...)
+	slices.SortFunc(all, func(a, b heldCopy) int { return cmp.Compare(a.seq, b.seq) })
+	return all, err
+}
+
+// copiesOf lists the oldest n that are staged under one name, that of an identifier and a store, below the client's subject.
+func (s *Store) copiesOf(ctx context.Context, subject, name string, n uint64) (all []heldCopy, err error) {
+	number, by, _ := strings.Cut(strings.TrimPrefix(name, subject+"."), ".")
+	id, err := strconv.ParseUint(number, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("subject %q: %w", name, err)
+	}
+	for next := uint64(1); uint64(len(all)) < n; {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		got, err := s.get(stagedStream, fmt.Sprintf(`{"seq":%d,"next_by_subj":"%s.>"}`, next, subject))
+		got, err := s.get(stagedStream, fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, next, name))
 		if errors.Is(err, store.ErrNotFound) {
-			return all, nil
+			break // discarded meanwhile
 		}
 		if err != nil {
 			return nil, err
 		}
-		number, by, _ := strings.Cut(strings.TrimPrefix(got.Message.Subject, subject+"."), ".")
-		id, err := strconv.ParseUint(number, 10, 16)
-		if err != nil {
-			return nil, fmt.Errorf("subject %q: %w", got.Message.Subject, err)
-		}
-		all = append(all, heldCopy{got.Message.Seq, uint16(id), by})
+		m, err := store.Decode(got.Message.Data)
+		all = append(all, heldCopy{got.Message.Seq, uint16(id), by, err == nil && m.Retain})
 		next = got.Message.Seq + 1
 	}
+	return all, nil
 }
 
 // takeCopies makes this store the holder for a client and lists the copies that count.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -103,14 +104,33 @@ func (s *Store) lastSeq(stream string) (uint64, error) {
 type streamInfo struct {
 	Error *apiError `json:"error"`
 	State struct {
-		Last      uint64 `json:"last_seq"`
-		Consumers int    `json:"consumer_count"`
+		Last      uint64            `json:"last_seq"`
+		Consumers int               `json:"consumer_count"`
+		Subjects  map[string]uint64 `json:"subjects"` // the messages under each subject that was asked for
 	} `json:"state"`
+	Total int `json:"total"` // of those subjects, where they do not fit into one answer
+}
+
+// subjects asks the leader of a stream how many messages there are under each subject below a filter.
+func (s *Store) subjects(stream, filter string) (map[string]uint64, error) {
+	all := make(map[string]uint64)
+	for {
+		info, err := s.askInfo(stream, fmt.Appendf(nil, `{"subjects_filter":%q,"offset":%d}`, filter, len(all)))
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, info.State.Subjects)
+		if len(info.State.Subjects) == 0 || len(all) >= info.Total {
+			return all, nil
+		}
+	}
 }
 
 // streamInfo asks the leader of a stream for its state.
-func (s *Store) streamInfo(stream string) (*streamInfo, error) {
-	data, err := s.askAgain("$JS.API.STREAM.INFO."+stream, nil, true)
+func (s *Store) streamInfo(stream string) (*streamInfo, error) { return s.askInfo(stream, nil) }
+
+func (s *Store) askInfo(stream string, request []byte) (*streamInfo, error) {
+	data, err := s.askAgain("$JS.API.STREAM.INFO."+stream, request, true)
 	if err != nil {
 		return nil, err
 	}

@@ -101,6 +101,39 @@ func holding() []check {
 			e.Release(65_535, held[2].Ref, msgs[65_535])
 			e.WantHeld("nothing is left")
 		}},
+		{"many held messages are listed as few are", func(e *Env) {
+			const n = 300
+			refs := make([]store.Ref, n)
+			msgs := make([]*store.Message, n)
+			calls := make([]*call, n)
+			for i := range n {
+				msgs[i] = e.Msg(2, fmt.Sprint(i))
+				calls[i] = e.holding(e.Client, uint16(n-i), msgs[i])
+			}
+			for i, c := range calls {
+				var err error
+				if refs[i], _, err = e.wait(c); err != nil {
+					e.Fatal(err)
+				}
+			}
+			var want []store.Held
+			for i := range n {
+				if i%3 == 0 {
+					calls[i] = e.releasing(e.Client, uint16(n-i), refs[i], msgs[i])
+				} else {
+					want = append(want, store.Held{ID: uint16(n - i), Ref: refs[i]})
+				}
+			}
+			for i := 0; i < n; i += 3 {
+				if _, _, err := e.wait(calls[i]); err != nil {
+					e.Fatal(err)
+				}
+			}
+			e.WantHeld("oldest first, without the released ones", want...)
+			if err := e.S.Forget(e.context(), e.Client); err != nil {
+				e.Fatal(err)
+			}
+		}},
 		{"what is held belongs to one client", func(e *Env) {
 			names := []string{"a", "a.b", "a.*", "*", ">", "a b", "A", "ä", "a/b/#", strings.Repeat("n", 65_535), strings.Repeat("n", 65_534)}
 			var held []store.Held
