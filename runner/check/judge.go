@@ -334,11 +334,12 @@ func Codes(level Level, name string, t history.Type, codes ...byte) Test {
 	}
 }
 
-// Present wants Session Present in the CONNACK of the client's nth connection, from 1.
+// Present wants Session Present in the CONNACK of the client's nth connection, from 1. It says nothing about one that was
+// refused.
 func Present(name string, nth int, want bool) Test {
 	return func(j *J) {
 		for _, i := range j.nth(j.Got(name, history.CONNACK), nth) {
-			if i.P.Present != want {
+			if i.P.Reason == 0 && i.P.Present != want {
 				j.Fail([]Item{i}, "Session Present of connection %d of %s is %v, want %v", nth, name, i.P.Present, want)
 			}
 		}

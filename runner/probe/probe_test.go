@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -417,6 +418,38 @@ func TestExpectations(t *testing.T) {
 		h := play(t, Environment{Endpoint: Endpoint{Addr: deaf.addr}, Timeout: 300 * time.Millisecond}, test.write)
 		if !strings.Contains(h.Stuck, test.want) {
 			t.Errorf("%s: stuck %q, trouble %q, want %q", test.why, h.Stuck, h.Trouble, test.want)
+		}
+	}
+}
+
+// A broker that asks to come again is asked again; one that never lets the client in has refused it.
+func TestBusyBroker(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		why   string
+		times int64
+		stuck string
+	}{{"twice", 2, ""}, {"always", 1 << 30, "the CONNECT was refused with 0x03"}} {
+		var refused atomic.Int64
+		b := startSmall(t, func(_ string, a []byte) []byte {
+			if resumed := packet.Type(a[0]>>4) == packet.CONNACK && a[2] == 1; resumed && refused.Add(1) <= test.times {
+				return []byte{0x20, 2, 0, 3}
+			}
+			return a
+		})
+		timeout := time.Minute
+		if test.stuck != "" {
+			timeout = 50 * time.Millisecond
+		}
+		h := play(t, Environment{Endpoint: Endpoint{Addr: b.addr}, Timeout: timeout}, func(s *check.Script) {
+			s.Connect("p", check.Kept)
+			s.Exchange("p", check.P2(1, "A"))
+			s.Cut("p")
+			s.Resume("p")
+			s.Exchange("p", check.P2(2, "B"))
+		})
+		if h.Trouble != "" || (h.Stuck == "") != (test.stuck == "") || !strings.Contains(h.Stuck, test.stuck) {
+			t.Errorf("%s: stuck %q, trouble %q, want %q", test.why, h.Stuck, h.Trouble, test.stuck)
 		}
 	}
 }

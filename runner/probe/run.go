@@ -278,14 +278,20 @@ const reconnectPause = 50 * time.Millisecond
 
 func (r *run) connect(s *check.Step) error {
 	want := s.Msgs[0].Connect
-	deadline := time.Now().Add(r.timeout)
+	start := time.Now()
 	for {
 		err := r.tryConnect(s, want)
 		if err == nil {
 			return nil
 		}
-		// A flapping client may be turned away without a CONNACK: that is no refusal yet.
-		if !want.Expected || r.ctx.Err() != nil || time.Now().After(deadline) || !errors.Is(err, errGone) {
+		// A flapping client may be turned away without a CONNACK: that is no refusal yet. Nor is it one to be told to come
+		// again, which a busy broker may take a while to say.
+		limit := r.timeout
+		if errors.Is(err, errBusy) {
+			limit = r.long()
+		}
+		again := errors.Is(err, errGone) || errors.Is(err, errBusy)
+		if !want.Expected || r.ctx.Err() != nil || time.Since(start) > limit || !again {
 			text := err.Error()
 			if errors.Is(err, errTrouble) {
 				return err
@@ -298,6 +304,18 @@ func (r *run) connect(s *check.Step) error {
 
 // errGone is a connection that ended before its CONNACK.
 var errGone = errors.New("closed before the CONNACK")
+
+// errBusy is a refusal that asks to come again.
+var errBusy = errors.New("the broker is not available at the moment")
+
+// busy reports whether a CONNACK asks to come again: Server unavailable, in either version, Server busy, Quota exceeded,
+// Connection rate exceeded.
+func busy(level, code byte) bool {
+	if level < history.Level5 {
+		return code == 0x03
+	}
+	return code == 0x88 || code == 0x89 || code == 0x97 || code == 0x9F
+}
 
 func (r *run) tryConnect(s *check.Step, want *check.Connect) error {
 	c, err := r.dial(s.Conn, want.Node)
@@ -326,6 +344,9 @@ func (r *run) tryConnect(s *check.Step, want *check.Connect) error {
 	switch {
 	case ack != nil && ack.Reason == 0:
 		return nil
+	case ack != nil && busy(r.level, ack.Reason):
+		c.cut(false)
+		return fmt.Errorf("%s: the CONNECT was refused with 0x%02X: %w", s.Conn, ack.Reason, errBusy)
 	case ack != nil:
 		c.cut(false)
 		return fmt.Errorf("%s: the CONNECT was refused with 0x%02X%s", s.Conn, ack.Reason, hint(ack.Reason, r.env.Endpoint.Username != ""))
