@@ -92,8 +92,7 @@ func (cl *client) deliver(sub *subscription, round int, d store.Delivery) {
 		}
 		cl.wake.Wait()
 	}
-	// The feed of a connection that is gone can still bring what an earlier connection has sent.
-	if d.Back != nil && !sub.src.Sent(d) {
+	if d.Back != nil {
 		d.Back()
 	}
 }

@@ -28,6 +28,7 @@ type Config struct {
 	Node          string   // name of this node; default n1
 	Cluster       string   // name of the cluster; "": none
 	ClusterListen string   // host:port for the other members
+	Advertise     string   // host:port where they reach it when that is another one; "": ClusterListen
 	Routes        []string // nats://host:port of every member
 	Replicas      int      // of every stream; default 1
 	Lead          bool     // ask for the leadership of the streams; with NATS, for the server that the broker is connected to
@@ -177,7 +178,7 @@ func (c *Config) validate() error {
 
 func (c *Config) nodeConfig() node.Config {
 	return node.Config{
-		Name: c.Node, StoreDir: c.StoreDir, Cluster: c.Cluster, ClusterListen: c.ClusterListen, Routes: c.Routes,
+		Name: c.Node, StoreDir: c.StoreDir, Cluster: c.Cluster, ClusterListen: c.ClusterListen, Advertise: c.Advertise, Routes: c.Routes,
 		SyncAlways: c.Sync, Log: c.Log,
 	}
 }

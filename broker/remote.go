@@ -67,6 +67,7 @@ func (c *Config) validateNATS(bad func(format string, args ...any)) {
 		{"--store-dir", c.StoreDir != ""},
 		{"--cluster", c.Cluster != ""},
 		{"--cluster-listen", c.ClusterListen != ""},
+		{"--cluster-advertise", c.Advertise != ""},
 		{"--routes", len(c.Routes) > 0},
 	} {
 		if f.given {

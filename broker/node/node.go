@@ -37,6 +37,7 @@ type Config struct {
 	StoreDir      string   // where JetStream keeps its files; required
 	Cluster       string   // name of the cluster; "": a node of its own
 	ClusterListen string   // host:port for the other members; required in a cluster
+	Advertise     string   // host:port where they reach it, if that is another one, as behind a NAT; else ""
 	Routes        []string // nats://host:port of the members, itself included, two at least; their number is the expected size
 	SyncAlways    bool     // sync to disk before a write is acknowledged
 	Log           *slog.Logger
@@ -53,13 +54,16 @@ func (c *Config) Validate() error {
 		bad("no store directory: give one with --store-dir")
 	}
 	if c.Cluster == "" {
-		if c.ClusterListen != "" || len(c.Routes) > 0 {
+		if c.ClusterListen != "" || c.Advertise != "" || len(c.Routes) > 0 {
 			bad("a cluster listener or routes without a cluster name: give one with --cluster")
 		}
 		return errors.Join(errs...)
 	}
 	if _, _, err := splitHostPort(c.ClusterListen); err != nil {
 		bad("cluster listener %q: %w (want host:port)", c.ClusterListen, err)
+	}
+	if host, port, err := splitHostPort(c.Advertise); c.Advertise != "" && (err != nil || host == "" || port <= 0) {
+		bad("address for the other members %q: want host:port (--cluster-advertise)", c.Advertise)
 	}
 	switch len(c.Routes) {
 	case 0:
@@ -158,7 +162,7 @@ func startServer(ctx context.Context, c *Config) (*Node, error) {
 		// A server that does not listen for clients does not start its routes either. It listens on a loopback port of its
 		// own, and only this process knows the password.
 		opts.DontListen, opts.Host, opts.Port = false, "127.0.0.1", server.RANDOM_PORT
-		opts.Cluster = server.ClusterOpts{Name: c.Cluster, Host: host, Port: port, NoAdvertise: true}
+		opts.Cluster = server.ClusterOpts{Name: c.Cluster, Host: host, Port: port, Advertise: c.Advertise, NoAdvertise: true}
 		for _, r := range c.Routes {
 			u, _ := url.Parse(r)
 			opts.Routes = append(opts.Routes, u)
@@ -201,7 +205,7 @@ func awaitFirst(ctx context.Context, c *Config) {
 		return
 	}
 	first, _ := url.Parse(c.Routes[0])
-	if first.Host == c.ClusterListen {
+	if first.Host == c.ClusterListen || first.Host == c.Advertise {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstWait)

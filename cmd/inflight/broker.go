@@ -106,6 +106,7 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 	f.StringVar(&cfg.Node, "node", "n1", "`NAME` of this node, unique in the cluster")
 	f.StringVar(&cfg.Cluster, "cluster", "", "`NAME` of the cluster; none: a node of its own")
 	f.StringVar(&cfg.ClusterListen, "cluster-listen", "", "`HOST:PORT` for the other members")
+	f.StringVar(&cfg.Advertise, "cluster-advertise", "", "`HOST:PORT` where the other members reach --cluster-listen, if that is another one, as behind a NAT")
 	f.StringSliceVar(&cfg.Routes, "routes", nil, "`URLS` nats://HOST:PORT of every member, this one included")
 	f.IntVar(&cfg.Replicas, "replicas", 1, "copies of each stream")
 	f.BoolVar(&cfg.Lead, "lead", false, "ask for the leadership of the streams; with --nats, for the server that it is connected to")

@@ -95,6 +95,10 @@ func startedHooks(cfg *probe.Config, spec *target.Spec, options target.Options) 
 	if target.CanFailStore() {
 		cfg.Hooks = append(cfg.Hooks, check.HookStopStore, check.HookFixStore)
 	}
+	if spec.Relays(0, 0) {
+		cfg.Hooks = append(cfg.Hooks, check.HookSlowStore, check.HookFastStore)
+		options.Relayed = true
+	}
 	if spec.Denies() {
 		cfg.Hooks = append(cfg.Hooks, check.HookACL)
 		options.Denied = check.Denied
@@ -145,6 +149,10 @@ func strike(ctx context.Context, b *target.Broker, name string, node int) error 
 		return b.FailStore()
 	case check.HookFixStore:
 		return b.HealStore(ctx)
+	case check.HookSlowStore:
+		return b.SlowStore()
+	case check.HookFastStore:
+		return b.FastStore()
 	}
 	return fmt.Errorf("there is no hook %s", name)
 }

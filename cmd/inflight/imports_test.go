@@ -77,6 +77,11 @@ func importRules() []importRule {
 			ours,
 		},
 		{
+			"a fault stands between two ends and carries their bytes, whatever they mean",
+			func(p string) bool { return below(p, "runner/fault") },
+			ours,
+		},
+		{
 			"a scenario says what to measure and knows nobody who does it",
 			func(p string) bool { return below(p, "scenarios") },
 			func(p string) bool { return ours(p) && p != "scenarios/rule" },
@@ -243,6 +248,7 @@ func TestLayoutRulesCanFail(t *testing.T) {
 		{"a runner that judges", "runner", "report/stat", "does not judge it"},
 		{"a result that knows its maker", "runner/result", "runner/client", "must not draw in either"},
 		{"a transport that speaks MQTT", "runner/transport", "broker/packet", "carries bytes"},
+		{"a fault that knows its victim", "runner/fault", "runner/target", "carries their bytes"},
 		{"a scenario that runs itself", "scenarios", "runner/target", "knows nobody who does it"},
 		{"a broker that knows its measurer", "broker/session", "runner/load", "a broker like any other"},
 		{"a session that dials", "broker/session", "net", "does no I/O"},

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"inflight/report/internal/junit"
 	"inflight/runner/result"
 )
 
@@ -145,7 +144,7 @@ func TestJSON(t *testing.T) {
 
 func TestJUnit(t *testing.T) {
 	got := render(t, func(b *strings.Builder) error { return JUnit(b, sample(), nil, "must") })
-	var s junit.Suites
+	var s suites
 	if err := xml.Unmarshal([]byte(got), &s); err != nil {
 		t.Fatal(err)
 	}

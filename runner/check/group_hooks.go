@@ -14,8 +14,9 @@ const deniedEvery = 3
 const (
 	slowWindow  = 256
 	slowSingles = 20
-	slowTurns   = 20
+	slowTurns   = 2  // a broker that answers one after the other takes half a minute
 	slowMost    = 50 // a second: 20 ms
+	slowShare   = 4  // a flow at the window is faster by at least this part of it
 )
 
 // fenceIDs are the identifiers from which on a script's fences take theirs.
@@ -216,8 +217,8 @@ var groupHooks = []*Rule{
 				j.Unsure("too few acknowledgements to say how fast it was")
 			case single > slowMost:
 				j.Unsure("%.0f acknowledgements a second at window 1: the store is not slow", single)
-			case many < single*window/2:
-				j.Find(Info, nil, "%.0f acknowledgements a second at window %.0f, %.0f at window 1: want at least half the window times as many", many, window, single)
+			case many < single*window/slowShare:
+				j.Find(Info, nil, "%.0f acknowledgements a second at window %.0f, %.0f at window 1: want at least a quarter of the window times as many", many, window, single)
 			}
 			j.Note("acknowledgements a second: %.0f at window 1, %.0f at window %.0f", single, many, window)
 		},

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"inflight/runner/fault"
 )
 
 // Slot is where a broker runs: which of the run's slots, and the directory below which its data goes.
@@ -38,9 +40,10 @@ type Broker struct {
 	processes  []*process      // nil for an address; guarded by mu once they are started, see running
 	data       []*templateData // one for each process, to start it again
 	slot       Slot
-	healthURLs []string // one for each process, "" where a node cannot be asked
-	root       string   // everything below is removed by Stop
-	bridge     *bridge  // nil but for an address of TLS or WebSocket
+	healthURLs []string       // one for each process, "" where a node cannot be asked
+	root       string         // everything below is removed by Stop
+	relays     []*fault.Relay // one to each node, nil unless they were asked for
+	bridge     *bridge        // nil but for an address of TLS or WebSocket
 	died       chan struct{}
 
 	mu       sync.Mutex
@@ -118,7 +121,12 @@ func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
 	nodes := make([]*node, n)
 	for i := range nodes {
 		name := "n" + strconv.Itoa(i+1)
-		nodes[i] = &node{Name: name, Ports: ports[i], root: filepath.Join(root, name)}
+		nodes[i] = &node{Name: name, Ports: ports[i], root: filepath.Join(root, name), peers: p.about.Peers}
+	}
+	if p.options.Relayed && n > 1 && p.about.Peers != "" {
+		if err := b.relay(nodes); err != nil {
+			return b, err
+		}
 	}
 	var all []*process
 	for _, node := range nodes {
@@ -143,6 +151,23 @@ func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
 	started, err := startAll(all, slot.CPUs)
 	b.processes = all[:started]
 	return b, err
+}
+
+// relay puts a relay in the way to each node.
+func (b *Broker) relay(nodes []*node) error {
+	for _, n := range nodes {
+		addr, err := n.address(n.peers)
+		if err != nil {
+			return err
+		}
+		r, err := fault.NewRelay(loopback, addr)
+		if err != nil {
+			return err
+		}
+		b.relays = append(b.relays, r)
+		n.Relay = r.Addr()
+	}
+	return nil
 }
 
 // makeRoot makes a new directory below dir. It is absolute: each node runs in a directory of its own.
@@ -320,6 +345,9 @@ func (b *Broker) Stop() error {
 		}
 		if b.bridge != nil {
 			errs = append(errs, b.bridge.close())
+		}
+		for _, r := range b.relays {
+			errs = append(errs, r.Close())
 		}
 		if err := errors.Join(errs...); err != nil {
 			b.stopErr = fmt.Errorf("stop %s: %w", b.program.spec.Raw, err)

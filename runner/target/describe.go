@@ -29,6 +29,7 @@ type description struct {
 	Durability []condition           `yaml:"durability"`  // the first that holds; none: not known
 	SingleNode []condition           `yaml:"single_node"` // any that holds forbids a cluster
 	Ports      []string              `yaml:"ports"`       // names of the ports each node needs; the first is MQTT's
+	Peers      string                `yaml:"peers"`       // the one that the other nodes of a cluster use, by peer, and .Node.Relay; "": none
 	Files      map[string]string     `yaml:"files"`       // configuration of a node: name -> template
 	Args       []string              `yaml:"args"`        // templates; one that renders empty is left out
 	Health     string                `yaml:"health"`      // template of a URL that answers 200 once a node is well; "": none
@@ -145,13 +146,16 @@ func (d *description) validate(kind string) error {
 	if len(d.Ports) == 0 || len(d.Ports) > maxPortsPerNode {
 		bad("ports: want 1 to %d names, the MQTT listener's first", maxPortsPerNode)
 	}
+	if d.Peers != "" && !slices.Contains(d.Ports, d.Peers) {
+		bad("peers: no port is called %q", d.Peers)
+	}
 	for name := range d.Files {
 		if name != path.Base(name) || name == "." || name == ".." {
 			bad("files: %q is not a plain file name", name)
 		}
 	}
 	for _, text := range append(slices.Concat(d.Args, slices.Collect(maps.Values(d.Files))), d.Health) {
-		if _, err := parseTemplate(text, ""); err != nil {
+		if _, err := parseTemplate(text, &node{}); err != nil {
 			bad("template %q: %w", firstLine(text), err)
 		}
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -133,6 +134,36 @@ func TestNATSConfiguration(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// With relays the nodes name each other's, and their own address where they are reached over one.
+func TestRelaysInCommands(t *testing.T) {
+	for target, want := range map[string][]string{
+		"reference":           {"--routes=nats://127.0.0.1:1,nats://127.0.0.1:10101", "--cluster-listen=127.0.0.1:10101", "--cluster-advertise=127.0.0.1:2"},
+		"nats-server@v2.15.3": {`"nats://127.0.0.1:1"`, `advertise: "127.0.0.1:2"`, "port: 10103"},
+	} {
+		spec, err := Parse(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := sample(spec.about, spec.Params)
+		for i, n := range data.Nodes {
+			n.Relay, n.peers = fmt.Sprintf("127.0.0.1:%d", i+1), spec.about.Peers
+		}
+		args, err := spec.about.arguments(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := render(spec.about.Files["nats-server.conf"], data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if all := strings.Join(args, " ") + config; !strings.Contains(all, w) {
+				t.Errorf("%s: no %q in %s", target, w, all)
+			}
+		}
 	}
 }
 

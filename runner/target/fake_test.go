@@ -72,10 +72,12 @@ parameters:
 durability:
   - is: file
 ports: [mqtt, health]
+peers: health
 health: 'http://{{addr .Node "health"}}/healthz'
 files:
   fake.conf: |
     node {{.Name}} of {{len .Nodes}}
+    {{- range .Nodes}} {{peer . "health"}}{{end}}
 args:
   - broker
   - --mode={{.Params.mode}}

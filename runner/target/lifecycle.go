@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // What follows is for checks that need the processes of a broker. The ports and the data of a node stay those that it was
@@ -60,6 +61,26 @@ func (b *Broker) HealStore(ctx context.Context) error {
 		_ = p.limitFiles(false) // of one that has ended it cannot be
 	}
 	return b.Restart(ctx)
+}
+
+// storeDelay is what SlowStore adds to each direction between two nodes: a write waits for an answer, so twice of it.
+const storeDelay = 25 * time.Millisecond
+
+// SlowStore makes what the nodes write to their store take some 50 ms longer, by the relays between them: a write that is
+// replicated is there once others have answered. It is for a broker that was started with Options.Relayed.
+func (b *Broker) SlowStore() error { return b.delay(storeDelay) }
+
+// FastStore is as before SlowStore.
+func (b *Broker) FastStore() error { return b.delay(0) }
+
+func (b *Broker) delay(d time.Duration) error {
+	if len(b.relays) == 0 {
+		return fmt.Errorf("make the store of %s slow: there is no relay between its nodes", b.program.spec.Raw)
+	}
+	for _, r := range b.relays {
+		r.Delay(d)
+	}
+	return nil
 }
 
 // again ends every node and starts all of them.

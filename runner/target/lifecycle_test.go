@@ -1,12 +1,15 @@
 package target
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The nodes end and come back where they were; that was asked for, and is no death.
@@ -64,6 +67,61 @@ func TestLifecycle(t *testing.T) {
 	wantEmpty(t, slot.Dir)
 	if err := b.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), "being stopped") {
 		t.Errorf("restart after the end: %v", err)
+	}
+}
+
+// Relays lie between the nodes of a cluster that was started with them, and nowhere else.
+func TestRelays(t *testing.T) {
+	t.Parallel()
+	p, slot := fakeProgram(t, "fake", 20*time.Second)
+	p.options.Relayed = true
+	b, err := p.launch(slot, 2, 1) // not Start: the fakes know nothing of each other
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Stop()
+	for i := range b.data {
+		conf, err := os.ReadFile(b.data[i].Node.root + "/fake.conf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, other := b.data[i].Node, b.data[1-i].Node
+		at := func(n *node) string { addr, _ := n.address("health"); return addr }
+		for _, part := range []string{at(own), other.Relay} {
+			if !strings.Contains(string(conf), part) {
+				t.Errorf("%q does not name %s", conf, part)
+			}
+		}
+		if strings.Contains(string(conf), at(other)) {
+			t.Errorf("%q names the other node itself", conf)
+		}
+		for status := 0; status != http.StatusOK; { // it is not well at once
+			res, err := http.Get("http://" + own.Relay + "/healthz")
+			if err != nil {
+				t.Fatalf("over the relay: %v", err)
+			}
+			status = res.StatusCode
+			_ = res.Body.Close()
+		}
+	}
+	if err := errors.Join(b.SlowStore(), b.FastStore()); err != nil {
+		t.Error(err)
+	}
+	alone, _ := startFake(t, "fake", 1)
+	if err := alone.SlowStore(); err == nil || !strings.Contains(err.Error(), "no relay between its nodes") {
+		t.Errorf("a node alone: %v", err)
+	}
+	for target, want := range map[string]bool{
+		"reference?nodes=3": true, "reference": false, "reference?nodes=3&replicas=1": false, "nats-server@v2.15.3?nodes=3": true,
+		"mosquitto": false, "tcp://127.0.0.1:1": false,
+	} {
+		spec, err := Parse(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spec.Relays(0, 0) != want {
+			t.Errorf("%s can be made slow: %v, want %v", target, !want, want)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ type Options struct {
 	LogDir       string                           // where each node's output is kept
 	Talk         func(format string, args ...any) // told about steps that take long; nil: nobody is
 	Denied       string                           // a Topic Filter that nobody may publish to, see Spec.Denies; "": none
+	Relayed      bool                             // the nodes of a cluster reach each other over relays, see Broker.SlowStore
 	Args         []string                         // further arguments of every node
 	TLS          *tls.Config                      // for tls:// and wss:// addresses; nil: the system's roots
 	ReadyTimeout time.Duration                    // for all nodes together, from their start; 0: DefaultReadyTimeout

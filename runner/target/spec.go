@@ -330,5 +330,16 @@ func (s *Spec) Denies() bool {
 	return s.Kind != KindAddress && err == nil && about.ACL
 }
 
+// Relays reports whether the target's store can be made slow: each of its nodes waits for others before it has stored
+// something, over connections that can go over a relay. The cluster is that of Topology(nodes, replicas).
+func (s *Spec) Relays(nodes, replicas int) bool {
+	about, err := s.description()
+	if s.Kind == KindAddress || err != nil || about.Peers == "" {
+		return false
+	}
+	n, r, err := s.Topology(nodes, replicas)
+	return err == nil && n > 1 && r > 1
+}
+
 // String is the target as it was written.
 func (s *Spec) String() string { return s.Raw }

@@ -14,6 +14,9 @@ type node struct {
 	Name  string         // n1, n2, ...
 	Ports map[string]int // by the names of the description
 	root  string         // its directory: configuration here, data below
+
+	Relay string // host:port of the relay to the port that the other nodes use, "": there is none
+	peers string // the name of that port
 }
 
 // address is where a client reaches the port of that name.
@@ -23,6 +26,14 @@ func (n *node) address(port string) (string, error) {
 		return "", fmt.Errorf("no port is called %q", port)
 	}
 	return net.JoinHostPort(loopback, strconv.Itoa(p)), nil
+}
+
+// peer is where node by reaches the port of that name: over the relay where there is one.
+func (n *node) peer(by *node, port string) (string, error) {
+	if port == n.peers && n.Relay != "" && n != by {
+		return n.Relay, nil
+	}
+	return n.address(port)
 }
 
 // loopback is the only address that a broker under test is put on.
@@ -44,23 +55,24 @@ type templateData struct {
 	Params    map[string]string
 }
 
-// templateFuncs are the functions of the templates of a node whose directory is root.
-func templateFuncs(root string) template.FuncMap {
+// templateFuncs are the functions of the templates of node own.
+func templateFuncs(own *node) template.FuncMap {
 	return template.FuncMap{
 		"addr":  func(n *node, port string) (string, error) { return n.address(port) },
+		"peer":  func(n *node, port string) (string, error) { return n.peer(own, port) },
 		"quote": strconv.Quote,
-		"file":  func(name string) string { return filepath.Join(root, name) },
+		"file":  func(name string) string { return filepath.Join(own.root, name) },
 	}
 }
 
 // parseTemplate parses one argument or file. A key that is not there is an error when it is executed, not "<no value>".
-func parseTemplate(text, root string) (*template.Template, error) {
-	return template.New("").Option("missingkey=error").Funcs(templateFuncs(root)).Parse(text)
+func parseTemplate(text string, own *node) (*template.Template, error) {
+	return template.New("").Option("missingkey=error").Funcs(templateFuncs(own)).Parse(text)
 }
 
 // render executes the template text for the node of data.
 func render(text string, data *templateData) (string, error) {
-	t, err := parseTemplate(text, data.Node.root)
+	t, err := parseTemplate(text, data.Node)
 	if err != nil {
 		return "", err
 	}
