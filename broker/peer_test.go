@@ -21,7 +21,7 @@ import (
 const quiet = 150 * time.Millisecond
 
 // patience bounds every wait of a peer; it is no criterion of speed.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // peer speaks the wire: it sends what it is told and wants what it is told, in packets.
 type peer struct {
