@@ -31,7 +31,7 @@ type brokerProcess struct {
 }
 
 // startUp bounds how long a process may take until it serves; a cluster has to elect leaders.
-const startUp = time.Minute
+const startUp = 2 * time.Minute
 
 // start starts it and returns a channel that is closed once it is ready, or gone.
 func (p *brokerProcess) start(program string) (ready <-chan struct{}) {

@@ -72,7 +72,7 @@ func against(t *testing.T, change func(*scenarios.Scenario)) Config {
 			s.Arms[1].Target = "null?delay=1ms"
 			s.Windows = []int{1, 20}
 			s.Blocks = 1
-			s.Duration, s.Warmup, s.Control = 30*time.Millisecond, 5*time.Millisecond, 20*time.Millisecond
+			s.Duration, s.Warmup, s.Control = 100*time.Millisecond, 5*time.Millisecond, 80*time.Millisecond
 			if change != nil {
 				change(s)
 			}

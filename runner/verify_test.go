@@ -21,8 +21,8 @@ func verifying(t *testing.T, addr string, qos int, change func(*scenarios.Scenar
 			s.Windows = []int{20}
 			s.Payloads = []int{8} // shorter than the ledger's header
 			s.Passes, s.Blocks = 1, 1
-			s.Duration, s.Warmup, s.Control = 20*time.Millisecond, 0, -1
-			s.Verify, s.Drain = 50*time.Millisecond, 500*time.Millisecond
+			s.Duration, s.Warmup, s.Control = 50*time.Millisecond, 0, -1
+			s.Verify, s.Drain = 200*time.Millisecond, 3*time.Second // what is lost is waited for, nothing else
 			if change != nil {
 				change(s)
 			}
@@ -106,7 +106,7 @@ func TestVerificationOfADeafBroker(t *testing.T) {
 func TestVerificationIsCancelled(t *testing.T) {
 	broker := startTestBroker(t, &testBroker{late: 1 << 30})
 	ctx, cancel := context.WithCancel(t.Context())
-	cfg := verifying(t, broker.addr, 2, func(s *scenarios.Scenario) { s.Drain = time.Minute })
+	cfg := verifying(t, broker.addr, 2, func(s *scenarios.Scenario) { s.Drain = 10 * time.Minute })
 	cfg.Progress = func(e Event) {
 		if e.Verify {
 			cancel()
@@ -116,7 +116,7 @@ func TestVerificationIsCancelled(t *testing.T) {
 	if _, err := Run(ctx, cfg); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want it cancelled", err)
 	}
-	if took := time.Since(begun); took > 20*time.Second {
+	if took := time.Since(begun); took > 5*time.Minute {
 		t.Errorf("took %v, as if it waited for deliveries", took)
 	}
 }
@@ -162,7 +162,6 @@ func TestLossUnderLoadIsFound(t *testing.T) {
 	b := startTestBroker(t, &testBroker{fault: func(n int) int { return map[bool]int{true: 0, false: 1}[n == 7] }})
 	res, err := Run(t.Context(), verifying(t, b.addr, 2, func(s *scenarios.Scenario) {
 		s.Verify, s.Messages, s.Subscribers = -1, 100, 2
-		s.Drain = 200 * time.Millisecond
 	}))
 	if err != nil {
 		t.Fatal(err)

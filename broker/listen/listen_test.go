@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds every wait; it is no criterion of speed.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func TestParse(t *testing.T) {
 	for _, c := range []struct {

@@ -69,7 +69,7 @@ func (l *link) put(b []byte) {
 // reads takes n packets on the broker's side.
 func (l *link) reads(n int) (all []byte) {
 	l.t.Helper()
-	l.broker.SetReadDeadline(time.Now().Add(30 * time.Second))
+	l.broker.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	for have := 0; have < n; {
 		buf := make([]byte, 4096)
 		k, err := l.broker.Read(buf)
@@ -99,7 +99,7 @@ func (l *link) wants(what string, want []byte) {
 				l.t.Fatalf("%s: the end after %x, want %x", what, got, want)
 			}
 			got = append(got, b...)
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			l.t.Fatalf("%s: %x, want %x", what, got, want)
 		}
 	}

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-const startUp = 30 * time.Second
+const startUp = 2 * time.Minute
 
 func starting(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), startUp)

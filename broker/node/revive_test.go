@@ -48,7 +48,7 @@ func TestRevive(t *testing.T) {
 			if err := harm(n); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(20 * time.Second); !strings.Contains(buf.String(), "is started again") || n.Healthy() != nil; time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(startUp); !strings.Contains(buf.String(), "is started again") || n.Healthy() != nil; time.Sleep(20 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("JetStream is still down: %v", n.Healthy())
 				}

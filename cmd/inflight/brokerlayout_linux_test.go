@@ -64,7 +64,7 @@ func TestBrokerWithAnotherLayout(t *testing.T) {
 // edit changes the metadata of the streams in a store directory that no broker uses.
 func edit(t *testing.T, dir string, change func(metadata map[string]string)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	n, err := node.Start(ctx, node.Config{Name: "n1", StoreDir: dir})
 	if err != nil {

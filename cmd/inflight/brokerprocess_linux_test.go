@@ -64,7 +64,7 @@ func TestKilledBrokerPublishesWills(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = nc.Close() })
-		_ = nc.SetDeadline(time.Now().Add(30 * time.Second))
+		_ = nc.SetDeadline(time.Now().Add(2 * time.Minute))
 		if _, err := nc.Write(packet.AppendConnect(nil, &p)); err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func TestDialFails(t *testing.T) {
 			}
 			o := Options{Addr: addr, ClientID: "c", CleanSession: true, Timeout: patience}
 			if c.why == "silence" {
-				o.Timeout = 50 * time.Millisecond
+				o.Timeout = 500 * time.Millisecond
 			}
 			_, err := Dial(t.Context(), o)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), addr) {
@@ -161,7 +161,7 @@ func TestSubscribeFails(t *testing.T) {
 			})
 			o := Options{Addr: addr, ClientID: "c", CleanSession: true, Timeout: patience}
 			if c.why == "silence" {
-				o.Timeout = 50 * time.Millisecond
+				o.Timeout = 500 * time.Millisecond
 			}
 			_, err := Subscribe(t.Context(), o, "a/#", 2, func(*packet.Publish) {})
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `"a/#" at `+addr) {

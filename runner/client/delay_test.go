@@ -17,19 +17,19 @@ import (
 // arrives must be reported as 5 ms within 5 %, at the median and at p99, whatever the window.
 //
 // A busy machine adds time, to the answer as to the measurement. So each attempt also measures by hand, with a bare
-// socket; an attempt in which the machine itself was late is held against that, and the best of several counts. Nothing
+// socket; an attempt in which the machine itself was late is held against that, and the best of many counts. Nothing
 // can take time away: no attempt may report less than 5 ms.
 func TestDelayIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds of load; run without -short")
 	}
-	const delay, attempts = 5 * time.Millisecond, 10
+	const delay = 5 * time.Millisecond
 	addr := nullProcess(t, delay)
 	for _, c := range []struct {
 		qos, window int
 	}{{1, 1}, {1, 256}, {2, 1}, {2, 256}, {0, 256}} {
 		t.Run(fmt.Sprintf("qos=%d/window=%d", c.qos, c.window), func(t *testing.T) {
-			for range attempts {
+			for end := time.Now().Add(patience); time.Now().Before(end); {
 				stop := make(chan struct{})
 				bare := make(chan []time.Duration)
 				go func() { bare <- roundTrips(t, addr, stop) }()
@@ -56,7 +56,7 @@ func TestDelayIsReported(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("in none of %d attempts within 5 %%", attempts)
+			t.Errorf("in no attempt within 5 %%")
 		})
 	}
 }
@@ -64,13 +64,13 @@ func TestDelayIsReported(t *testing.T) {
 // reported reports whether h agrees with want or with as many round trips by hand; less than want fails the test.
 func reported(t *testing.T, name string, h *hdrhistogram.Histogram, want time.Duration, legs int, byHand []time.Duration) bool {
 	t.Helper()
+	if h.TotalCount() == 0 || len(byHand) == 0 {
+		return false
+	}
 	if lowest := time.Duration(h.Min()); lowest < want-want/500 { // three digits
 		t.Errorf("%s: %v reported, an answer takes %v", name, lowest, want)
 	}
 	slices.Sort(byHand)
-	if h.TotalCount() == 0 || len(byHand) == 0 {
-		return false
-	}
 	good := true
 	for _, q := range []int{50, 99} {
 		got := time.Duration(h.ValueAtQuantile(float64(q)))

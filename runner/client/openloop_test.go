@@ -33,7 +33,7 @@ func stallingBroker(t *testing.T, n, messages int, stall time.Duration) string {
 // meanwhile. Their wait is in the response time, and in the service time of one message only.
 func TestOpenLoopHasNoCoordinatedOmission(t *testing.T) {
 	t.Parallel()
-	const messages, rate, stall = 100, 500, 100 * time.Millisecond // 200 ms of schedule, half of it stalled
+	const messages, rate, stall = 100, 100, 500 * time.Millisecond // 1 s of schedule, half of it stalled
 	plan := bounded(stallingBroker(t, 20, messages, stall), 1, 1, messages)
 	plan.Rate = rate
 	s := mustRun(t, plan)
@@ -54,8 +54,8 @@ func TestOpenLoopHasNoCoordinatedOmission(t *testing.T) {
 	if s.Late < 20 {
 		t.Errorf("%d late messages, want most of the 50 whose instant was in the stall", s.Late)
 	}
-	if took := s.Duration; took < 190*time.Millisecond {
-		t.Errorf("took %v, the schedule lasts 198 ms", took)
+	if took := s.Duration; took < 980*time.Millisecond {
+		t.Errorf("took %v, the schedule lasts 990 ms", took)
 	}
 }
 

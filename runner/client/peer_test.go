@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long a test waits for what must come; it says nothing about speed.
-const patience = 10 * time.Second
+const patience = 2 * time.Minute
 
 // quiet is how long a test listens for what must not come.
 const quiet = 30 * time.Millisecond

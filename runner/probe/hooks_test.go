@@ -142,12 +142,15 @@ func TestAwaitReady(t *testing.T) {
 		{"one that closes", listen(t, func(net.Conn) {}), "no CONNACK"},
 		{"one that talks", listen(t, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }), "no CONNACK"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		err := AwaitReady(ctx, Endpoint{Addr: tt.addr}, []byte{4})
-		cancel()
-		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want %q", tt.why, err, tt.want)
-		}
+		t.Run(tt.why, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			err := AwaitReady(ctx, Endpoint{Addr: tt.addr}, []byte{4})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
 	}
 }
 
@@ -157,7 +160,7 @@ func TestUndo(t *testing.T) {
 	b := startSmall(t, nil)
 	for _, lasting := range []bool{true, false} {
 		var calls []string
-		env := Environment{Endpoint: Endpoint{Addr: b.addr}, Timeout: 200 * time.Millisecond, Tag: newTag(), Undo: lasting}
+		env := Environment{Endpoint: Endpoint{Addr: b.addr}, Timeout: time.Second, Tag: newTag(), Undo: lasting}
 		env.Hook = func(ctx context.Context, name string, _ int) error {
 			calls = append(calls, name)
 			return ctx.Err()

@@ -31,7 +31,7 @@ func rulesOf(ids ...string) []*check.Rule {
 func config(t *testing.T, addr string, ids ...string) Config {
 	return Config{
 		Endpoint: Endpoint{Addr: addr}, Target: "tcp://" + addr, Versions: []byte{4, 5}, Rules: rulesOf(ids...), Rounds: 2, Parallel: 4, Seed: 7, Quick: true,
-		Timeout: 2 * time.Second, Dir: t.TempDir(), ToolLabel: "inflight test",
+		Timeout: 20 * time.Second, Dir: t.TempDir(), ToolLabel: "inflight test",
 	}
 }
 
@@ -173,7 +173,7 @@ func TestRunIsHonest(t *testing.T) {
 		return b
 	}))
 	cfg = config(t, b.addr, "Q2I-06")
-	cfg.Versions, cfg.Timeout = []byte{4}, 500*time.Millisecond
+	cfg.Versions, cfg.Timeout = []byte{4}, 2*time.Second
 	if c, err = Run(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func play(t *testing.T, env Environment, write func(*check.Script)) *history.His
 	s := check.NewScript(4, caps, true, 1, 7)
 	write(s)
 	if env.Timeout == 0 {
-		env.Timeout = 2 * time.Second
+		env.Timeout = 20 * time.Second
 	}
 	env.Tag = strings.TrimPrefix(newTag(), "-") + "1"
 	return Play(context.Background(), env, "test", s, 1, 7)
@@ -389,7 +389,7 @@ func TestExpectations(t *testing.T) {
 		why, want string
 		write     func(s *check.Script)
 	}{
-		{"silence", "p: no PUBACK(1) within 300ms", func(s *check.Script) {
+		{"silence", "p: no PUBACK(1) within 1s", func(s *check.Script) {
 			s.Connect("p")
 			s.Exchange("p", check.P1(1, "A"))
 		}},
@@ -406,7 +406,7 @@ func TestExpectations(t *testing.T) {
 			s.Connect("p")
 			s.ExpectClose("p")
 		}},
-		{"a flow that stops", "no acknowledgement within 300ms, with 0 of 5", func(s *check.Script) {
+		{"a flow that stops", "no acknowledgement within 1s, with 0 of 5", func(s *check.Script) {
 			s.Connect("p")
 			s.Flow("p", check.Flow{QoS: 1, N: 5, Window: 2})
 		}},
@@ -415,7 +415,7 @@ func TestExpectations(t *testing.T) {
 			s.Flow("p", check.Flow{QoS: 2, N: 5, Window: 1, IDs: 3, First: 7})
 		}},
 	} {
-		h := play(t, Environment{Endpoint: Endpoint{Addr: deaf.addr}, Timeout: 300 * time.Millisecond}, test.write)
+		h := play(t, Environment{Endpoint: Endpoint{Addr: deaf.addr}, Timeout: time.Second}, test.write)
 		if !strings.Contains(h.Stuck, test.want) {
 			t.Errorf("%s: stuck %q, trouble %q, want %q", test.why, h.Stuck, h.Trouble, test.want)
 		}

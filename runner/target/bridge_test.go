@@ -68,7 +68,7 @@ func TestBridge(t *testing.T) {
 			if open, err = net.Dial("tcp", b.addr()); err != nil {
 				t.Fatal(err)
 			}
-			_ = open.SetDeadline(time.Now().Add(10 * time.Second))
+			_ = open.SetDeadline(time.Now().Add(2 * time.Minute))
 			text := strings.Repeat("in flight ", 20_000) // more than a buffer
 			go func() { _, _ = io.WriteString(open, text) }()
 			got := make([]byte, len(text))

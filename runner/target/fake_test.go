@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Setenv(fakeEnv, "1")
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each program would take a second to end under the race detector
 	code := m.Run()
-	for deadline := time.Now().Add(5 * time.Second); code == 0 && leaked() != ""; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); code == 0 && leaked() != ""; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			fmt.Fprintf(os.Stderr, "a goroutine of this package is left:\n%s\n", leaked())
 			code = 1

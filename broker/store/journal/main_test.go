@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { storetest.Main(m) }
 
 // startUp bounds how long a node or a store may take to start.
-const startUp = 60 * time.Second
+const startUp = 2 * time.Minute
 
 func starting(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), startUp)
