@@ -138,24 +138,24 @@ func TestStartFails(t *testing.T) {
 			[]string{"fake?mode=dies: node n1 died: exit status 3", "\n    line 19\n    fatal: no luck", "2-fake-n1.log"},
 		},
 		{
-			"accepts and never answers", "fake?mode=silent", 1, 1500 * time.Millisecond, false,
-			[]string{"node n1: not ready after 1.5s: no CONNACK", "node n1 of 1", "2-fake-n1.log"},
+			"accepts and never answers", "fake?mode=silent", 1, 4 * time.Second, false,
+			[]string{"node n1: not ready after 4s: no CONNACK", "node n1 of 1", "2-fake-n1.log"},
 		},
 		{
-			"says that it is not well", "fake?mode=sick", 1, 1500 * time.Millisecond, false,
-			[]string{"node n1: not ready after 1.5s: http://127.0.0.1:", "says 503 Service Unavailable: no leader"},
+			"says that it is not well", "fake?mode=sick", 1, 4 * time.Second, false,
+			[]string{"node n1: not ready after 4s: http://127.0.0.1:", "says 503 Service Unavailable: no leader"},
 		},
 		{
-			"acknowledges and never delivers", "fake?mode=mute", 1, 1500 * time.Millisecond, false,
-			[]string{"not ready after 1.5s: the delivery: no PUBLISH"},
+			"acknowledges and never delivers", "fake?mode=mute", 1, 4 * time.Second, false,
+			[]string{"not ready after 4s: the delivery: no PUBLISH"},
 		},
 		{
 			"refuses every client, which no waiting mends", "fake?mode=refuses", 1, time.Minute, false,
 			[]string{"node n1: it refuses the connection: not authorized (CONNACK return code 5)", "2-fake-n1.log"},
 		},
 		{
-			"nodes that do not know each other", "fake", 3, 3 * time.Second, false,
-			[]string{"node n3: a message published on node n1 does not arrive here: not ready after 3s"},
+			"nodes that do not know each other", "fake", 3, 8 * time.Second, false,
+			[]string{"node n3: a message published on node n1 does not arrive here: not ready after 8s"},
 		},
 		{
 			"a port is taken each time", "fake?mode=taken", 1, time.Minute, true,

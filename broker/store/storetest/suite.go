@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds how long the suite waits for what must come.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // Fixture is a store under test. A nil func means that the store cannot do it; the tests that need it are skipped.
 type Fixture struct {
