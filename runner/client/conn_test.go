@@ -26,7 +26,7 @@ func TestDialFails(t *testing.T) {
 		{"another packet", func(p *peer) { p.next("", packet.CONNECT); p.ack(packet.PUBACK, 1) }, "PUBACK instead of CONNACK"},
 		{"not MQTT", func(p *peer) { p.next("", packet.CONNECT); p.send([]byte("SSH-2.0-x" + strings.Repeat("y", 80))) }, "instead of CONNACK"},
 		{"closed at once", func(*peer) {}, "the broker closed the connection"},
-		{"silence", func(p *peer) { p.gone() }, "no answer within 50ms: waiting for the CONNACK"},
+		{"silence", func(p *peer) { p.gone() }, "no answer within 500ms: waiting for the CONNACK"},
 		{"nobody listens", nil, "connection refused"},
 	} {
 		t.Run(c.why, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestSubscribeFails(t *testing.T) {
 		{"too many codes", func(id uint16) []byte { return packet.AppendSuback(nil, id, []byte{0, 0}) }, "with 2 return codes"},
 		{"another packet", func(id uint16) []byte { return packet.AppendAck(nil, packet.PUBACK, id) }, "PUBACK instead of the SUBACK"},
 		{"less than asked for", func(id uint16) []byte { return packet.AppendSuback(nil, id, []byte{1}) }, "grants QoS 1, asked for 2"},
-		{"silence", func(uint16) []byte { return nil }, "no answer within 50ms: waiting for the SUBACK"},
+		{"silence", func(uint16) []byte { return nil }, "no answer within 500ms: waiting for the SUBACK"},
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			t.Parallel()
