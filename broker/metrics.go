@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"inflight/broker/node"
 	"inflight/broker/ops"
 	"inflight/broker/packet"
 	"inflight/broker/session"
@@ -251,6 +252,9 @@ func (s *Server) snapshot() ops.Snapshot {
 		o.Seconds.Sum = time.Duration(op.sum.Load())
 		snap.StoreOps = append(snap.StoreOps, o)
 	}
+	if snap.Ready {
+		snap.Leaders = s.leaders()
+	}
 	s.mu.Lock()
 	snap.Connections, snap.Sessions = len(s.conns), len(s.clients)
 	s.mu.Unlock()
@@ -264,6 +268,16 @@ func (s *Server) snapshot() ops.Snapshot {
 		}
 	})
 	return snap
+}
+
+// leaders is which node leads each stream of the cluster that this one is a member of.
+func (s *Server) leaders() map[string]string {
+	if n, ok := s.node.(*node.Node); ok && n.Clustered() {
+		if leaders, err := n.Leaders(); err == nil { // with an error the broker is not ready either, which /readyz explains
+			return leaders
+		}
+	}
+	return nil
 }
 
 // storeDropped is what a store dropped before a slow session could take it. Only some stores have such a queue.

@@ -135,6 +135,9 @@ func (c *cells) result(key cellKey) *result.Cell {
 	}
 	res := cell.Cell
 	res.Nodes = slices.Clone(res.Nodes)
+	for i := range res.Nodes {
+		res.Nodes[i].Connections = connectionsTo(i, len(res.Nodes), res.Connections)
+	}
 	res.Blocks = slices.Clone(res.Blocks)
 	res.SchedLatencyP99 = cell.sched.p99()
 	res.Latency = result.Latency{
@@ -159,6 +162,9 @@ func (c *cells) result(key cellKey) *result.Cell {
 	}
 	return &res
 }
+
+// connectionsTo is how many of all publishing connections go to node i of n: they take the nodes in turns.
+func connectionsTo(i, n, all int) int { return (all - i + n - 1) / n }
 
 // results are the cells in which something was measured: point by point, arm by arm, a control behind the first point that
 // it belongs to.

@@ -55,11 +55,17 @@ func (r *run) pass(ctx context.Context, pass *Pass, data string) (err error) {
 		}
 		r.result.Cells = append(r.result.Cells, cells.results()...)
 	}()
+	placed := false
 	for i := range pass.Steps {
+		if !placed && pass.Steps[i].Action != Settle {
+			r.placements(ctx, pass, brokers)
+			placed = true
+		}
 		if err := r.step(ctx, pass, &pass.Steps[i], brokers, cells); err != nil {
 			return r.explain(ctx, pass, &pass.Steps[i], brokers, err)
 		}
 	}
+	r.placements(ctx, pass, brokers)
 	r.send(Event{Kind: PassDone, Pass: pass.Number})
 	return nil
 }

@@ -13,6 +13,7 @@ type Snapshot struct {
 	Version, Store, Durability string
 	Ready                      bool // whether the broker serves clients: started and not draining
 	Uptime                     time.Duration
+	Leaders                    map[string]string // of the streams of a cluster, by stream: the node, "" for none
 
 	// Gauges.
 	Connections, Sessions, Subscriptions int
@@ -86,6 +87,7 @@ type descriptions struct {
 	accepted, closed                     *prometheus.Desc
 	bytes, packets, messages, dropped    *prometheus.Desc
 	storeOps, storeSeconds               *prometheus.Desc
+	leader                               *prometheus.Desc
 }
 
 func newDescriptions() descriptions {
@@ -94,6 +96,7 @@ func newDescriptions() descriptions {
 	}
 	return descriptions{
 		info:          d("info", "Always 1; what is running.", "version", "store", "durability"),
+		leader:        d("stream_leader", "1 for the node that leads a stream of the cluster, as this node knows it.", "stream", "leader"),
 		ready:         d("serving", "1 while the broker takes connections, 0 while it starts or drains."),
 		uptime:        d("uptime_seconds", "Time since the broker was started."),
 		connections:   d("connections", "Network connections that are open."),
@@ -123,7 +126,7 @@ type collector struct {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.d.info, c.d.ready, c.d.uptime, c.d.connections, c.d.sessions, c.d.subscriptions, c.d.inFlight, c.d.pending, c.d.storePending,
-		c.d.accepted, c.d.closed, c.d.bytes, c.d.packets, c.d.messages, c.d.dropped, c.d.storeOps, c.d.storeSeconds,
+		c.d.accepted, c.d.closed, c.d.bytes, c.d.packets, c.d.messages, c.d.dropped, c.d.storeOps, c.d.storeSeconds, c.d.leader,
 	} {
 		ch <- d
 	}
@@ -170,6 +173,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, l := range s.Dropped {
 		counter(c.d.dropped, l.Value, l.Label)
+	}
+	for stream, leader := range s.Leaders {
+		if leader != "" {
+			gauge(c.d.leader, 1, stream, leader)
+		}
 	}
 	for _, op := range s.StoreOps {
 		counter(c.d.storeOps, op.OK, op.Kind, "ok")

@@ -79,7 +79,7 @@ func TestServer(t *testing.T) {
 		Snapshot: func() Snapshot {
 			taken++
 			return Snapshot{
-				Version: `1"2\3`, PacketsIn: []Labelled{{"PUBLISH", 7}},
+				Version: `1"2\3`, PacketsIn: []Labelled{{"PUBLISH", 7}}, Leaders: map[string]string{"S": "n2", "none": ""},
 				StoreOps: []StoreOp{{Kind: "hold", OK: 3, Failed: 1, Seconds: Latency{Buckets: [latencyBuckets]int64{0: 1, 1: 2, 21: 1}, Sum: 1500 * time.Millisecond}}},
 			}
 		},
@@ -124,6 +124,7 @@ func TestServer(t *testing.T) {
 	for _, want := range []string{
 		`inflight_broker_info{durability="",store="",version="1\"2\\3"} 1`,
 		`inflight_broker_packets_total{direction="in",type="PUBLISH"} 7`,
+		`inflight_broker_stream_leader{leader="n2",stream="S"} 1`,
 		`inflight_broker_store_operations_total{operation="hold",outcome="failed"} 1`,
 		`inflight_broker_store_operation_seconds_bucket{operation="hold",le="1.6384e-05"} 1`,
 		`inflight_broker_store_operation_seconds_bucket{operation="hold",le="3.2768e-05"} 3`, // buckets add up

@@ -1,7 +1,10 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -468,6 +471,29 @@ func pinning(p *result.Pinning) string {
 	return text
 }
 
+// placement says which streams each node led in a pass.
+func placement(p *result.Placement) string {
+	byNode := map[string][]string{}
+	for _, l := range p.Leaders {
+		byNode[l.Node] = append(byNode[l.Node], l.Stream)
+	}
+	var parts []string
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		name := node
+		switch node {
+		case "":
+			name = "nobody"
+		case p.First:
+			name += " (of the first publisher)"
+		}
+		parts = append(parts, name+": "+strings.Join(byNode[node], ", "))
+	}
+	for _, l := range p.Moved {
+		parts = append(parts, fmt.Sprintf("%s moved to %s", l.Stream, cmp.Or(l.Node, "nobody")))
+	}
+	return strings.Join(parts, "; ")
+}
+
 func environment(r *result.Result) []Pair {
 	e := r.Environment
 	var out []Pair
@@ -490,6 +516,10 @@ func environment(r *result.Result) []Pair {
 	add("pinning", pinning(e.Pinning))
 	add("calibration", calibration(e.Calibration))
 	add("TCP_NODELAY", map[bool]string{true: "on", false: "off"}[e.TCPNoDelay])
+	for i := range r.Placements {
+		p := &r.Placements[i]
+		add(fmt.Sprintf("streams of %s led in pass %d", human.Clean(p.Arm), p.Pass), placement(p))
+	}
 	return out
 }
 

@@ -22,6 +22,8 @@ const (
 	CodeRate         = "rate_not_reached"  // an open loop that did not get what it asked for
 	CodeSerialised   = "serialised"        // throughput does not rise with the window
 
+	CodePlacement = "placement_unlike" // other nodes led the streams of one arm than of the other, or in another pass
+
 	CodeGenerator = "generator_limited" // the rate may be the load generator's
 	CodeLate      = "generator_late"    // the latencies hold the load generator's own waiting
 
@@ -39,7 +41,7 @@ func foreign(warnings []result.Warning) []result.Warning {
 	for _, w := range warnings {
 		switch w.Code {
 		case CodePartial, CodeOrder, CodeLedger, CodeUnverified, CodeNoControl, CodeControlOff, CodeControlApart,
-			CodeWindowUnused, CodeRate, CodeSerialised, CodeGenerator, CodeLate:
+			CodeWindowUnused, CodeRate, CodeSerialised, CodePlacement, CodeGenerator, CodeLate:
 		default:
 			kept = append(kept, w)
 		}
@@ -76,6 +78,7 @@ func warningsOf(r *result.Result) []result.Warning {
 	windows(r, warn)
 	rates(r, warn)
 	serialised(r, warn)
+	placements(r, warn)
 	innocence(r, warn)
 	return out
 }

@@ -20,6 +20,7 @@ type Result struct {
 	Environment Environment `json:"environment"`
 	Arms        []Arm       `json:"arms"`
 	Cells       []Cell      `json:"cells"`
+	Placements  []Placement `json:"placements,omitempty"`   // of every arm that tells, in every pass
 	SideBySide  bool        `json:"side_by_side,omitempty"` // the arms are of several runs: nothing between them is paired
 	Reruns      []Rerun     `json:"reruns,omitempty"`       // of what a gate could not decide: further passes of some points
 
@@ -161,6 +162,23 @@ type Arm struct {
 	Durability string   `json:"durability,omitempty"` // memory, file, file+sync; absent if not known
 }
 
+// Placement is which node of a cluster led which of its streams in a pass. A message takes a hop less where the node that
+// its publisher is connected to leads, and a fixed share of the work is the leader's.
+type Placement struct {
+	Arm     string   `json:"arm"`
+	Pass    int      `json:"pass"`
+	Slot    int      `json:"slot"`
+	First   string   `json:"first_node"`      // that connection 1 of the generator goes to; the others follow in turns, see Node.Connections
+	Leaders []Leader `json:"leaders"`         // before the first block, by stream
+	Moved   []Leader `json:"moved,omitempty"` // those that another node led after the last one
+}
+
+// Leader is the node that leads a stream; "" where there was none.
+type Leader struct {
+	Stream string `json:"stream"`
+	Node   string `json:"node"`
+}
+
 // Cell is one arm at one point of the sweep in one pass, over all its blocks. Control cells are the QoS 0 runs that
 // belong to the cell with the same window, connections and payload.
 type Cell struct {
@@ -293,6 +311,8 @@ type Node struct {
 	FDs        *int64   `json:"fds,omitempty"`     // open descriptors, most seen
 	DiskBytes  *int64   `json:"disk_bytes_written,omitempty"`
 	WriteCalls *int64   `json:"write_calls,omitempty"` // system calls that write, to sockets as well
+
+	Connections int `json:"connections,omitempty"` // of the generator's publishers to this node
 }
 
 // Order counts acknowledgements that did not come in the order of the packets that they answer, per packet type.

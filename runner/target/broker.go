@@ -41,6 +41,7 @@ type Broker struct {
 	data       []*templateData // one for each process, to start it again
 	slot       Slot
 	healthURLs []string       // one for each process, "" where a node cannot be asked
+	leaderURLs []string       // the same, about the streams; none alone
 	root       string         // everything below is removed by Stop
 	relays     []*fault.Relay // one to each node, nil unless they were asked for
 	bridge     *bridge        // nil but for an address of TLS or WebSocket
@@ -143,10 +144,14 @@ func (p *Program) launch(slot Slot, n, replicas int) (b *Broker, err error) {
 		all = append(all, process)
 		addr, err1 := node.address(p.about.Ports[0])
 		url, err2 := render(p.about.Health, data)
-		if err := errors.Join(err1, err2); err != nil {
+		leaders, err3 := render(p.about.Leaders.URL, data)
+		if err := errors.Join(err1, err2, err3); err != nil {
 			return b, errors.Join(err, closeLogs(all))
 		}
 		b.addrs, b.healthURLs = append(b.addrs, addr), append(b.healthURLs, url)
+		if n > 1 && leaders != "" {
+			b.leaderURLs = append(b.leaderURLs, leaders)
+		}
 	}
 	started, err := startAll(all, slot.CPUs)
 	b.processes = all[:started]

@@ -33,6 +33,7 @@ type description struct {
 	Files      map[string]string     `yaml:"files"`       // configuration of a node: name -> template
 	Args       []string              `yaml:"args"`        // templates; one that renders empty is left out
 	Health     string                `yaml:"health"`      // template of a URL that answers 200 once a node is well; "": none
+	Leaders    leadersQuery          `yaml:"leaders"`
 	Version    versionQuery          `yaml:"version"`
 
 	pattern *regexp.Regexp
@@ -97,6 +98,13 @@ type versionQuery struct {
 	Pattern string   `yaml:"pattern"`
 }
 
+// leadersQuery asks a node of a cluster which nodes lead its streams. The answer is that of nats-server's /jsz, or Prometheus
+// text with a Metric that has the labels stream and leader.
+type leadersQuery struct {
+	URL    string `yaml:"url"` // template; "": there is nothing to ask
+	Metric string `yaml:"metric"`
+}
+
 // loadDescription reads the file of kind strictly: unknown keys, unknown values and templates that do not parse are
 // errors that show where.
 func loadDescription(kind string, data []byte) (*description, error) {
@@ -154,7 +162,10 @@ func (d *description) validate(kind string) error {
 			bad("files: %q is not a plain file name", name)
 		}
 	}
-	for _, text := range append(slices.Concat(d.Args, slices.Collect(maps.Values(d.Files))), d.Health) {
+	if d.Leaders.URL == "" && d.Leaders.Metric != "" {
+		bad("leaders: a metric needs the url that it is read from")
+	}
+	for _, text := range append(slices.Concat(d.Args, slices.Collect(maps.Values(d.Files))), d.Health, d.Leaders.URL) {
 		if _, err := parseTemplate(text, &node{}); err != nil {
 			bad("template %q: %w", firstLine(text), err)
 		}

@@ -51,8 +51,10 @@ func TestDescriptionsOfKnownTargets(t *testing.T) {
 			}
 			all += content
 		}
-		if _, err := render(d.Health, data); err != nil {
-			t.Errorf("%s: health: %v", name, err)
+		for what, text := range map[string]string{"health": d.Health, "leaders": d.Leaders.URL} {
+			if _, err := render(text, data); err != nil {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
 		}
 		if strings.Contains(all, "<no value>") || strings.Contains(all, "0.0.0.0") {
 			t.Errorf("%s: %s", name, all)
@@ -70,7 +72,7 @@ func TestCommands(t *testing.T) {
 		{
 			"a node of a cluster", "reference?pipeline=off", false,
 			"broker --node=n2 --listen=127.0.0.1:10100 --store=staged --pipeline=off --store-dir=/run/n2/data --replicas=2 " +
-				"--cluster=c --cluster-listen=127.0.0.1:10101 --routes=nats://127.0.0.1:10001,nats://127.0.0.1:10101",
+				"--cluster=c --cluster-listen=127.0.0.1:10101 --routes=nats://127.0.0.1:10001,nats://127.0.0.1:10101 --ops-listen=127.0.0.1:10102",
 		},
 		{
 			"alone, nothing is said of a cluster", "reference?store=memory", true,
