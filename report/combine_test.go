@@ -106,7 +106,7 @@ func TestCurvesOfBadLogs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "bad.hlog"), []byte("#[x]\n\"Tag=ack_service,1,2,3\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"gone.hlog": "no such file", "../../etc/passwd": "not below the run's directory", "bad.hlog": "from a few percentiles only"} {
+	for name, want := range map[string]string{"gone.hlog": "copy the run's directory as a whole", "../../etc/passwd": "not below the run's directory", "bad.hlog": "from a few percentiles only"} {
 		r := synth.Fixtures()["one-arm"]
 		r.Cells[0].Histograms = name
 		if _, trouble := curvesOf(dir, r); !strings.Contains(trouble, want) {

@@ -1,22 +1,15 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"math"
-	"os"
-	"path/filepath"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"inflight/report/hist"
 	"inflight/report/page"
 	"inflight/report/stat"
 	"inflight/runner/result"
 )
-
-// maxLog bounds the log of a cell's histograms; real ones have some kilobytes.
-const maxLog = 4 << 20
 
 // curvesOf reads the histograms that the cells of r name, below dir, and merges those of the passes. A log that is missing
 // or cannot be read leaves its curve to the percentiles that the result itself has, and trouble says so once.
@@ -29,12 +22,13 @@ func curvesOf(dir string, r *result.Result) (curves []page.Curve, trouble string
 	merged := map[key]*hdrhistogram.Histogram{}
 	struck := map[key]bool{}
 	var order []key
+	histograms := hist.Open(dir)
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		if c.Histograms == "" || c.Control {
 			continue
 		}
-		logs, err := readLog(dir, c.Histograms)
+		logs, err := histograms.Of(c)
 		if err != nil && trouble == "" {
 			trouble = fmt.Sprintf("latency curves from a few percentiles only: %v", err)
 		}
@@ -45,15 +39,14 @@ func curvesOf(dir string, r *result.Result) (curves []page.Curve, trouble string
 				m.Merge(h)
 				continue
 			}
-			merged[k] = h
+			merged[k] = hdrhistogram.Import(h.Export())
 			order = append(order, k)
 		}
 	}
 	for _, k := range order {
 		c := page.Curve{Arm: k.arm, Point: k.point, Latency: k.latency, Struck: struck[k]}
-		total := float64(merged[k].TotalCount())
 		for _, q := range page.Quantiles() {
-			if math.Round(total*(1-q)) >= page.MinBeyond { // else the tail is a few samples' luck
+			if hist.Enough(merged[k].TotalCount(), q) {
 				c.At = append(c.At, page.Quantile{Q: q, NS: merged[k].ValueAtQuantile(100 * q)})
 			}
 		}
@@ -62,36 +55,4 @@ func curvesOf(dir string, r *result.Result) (curves []page.Curve, trouble string
 		}
 	}
 	return curves, trouble
-}
-
-// readLog reads one log. Its name comes from a file and must stay below dir.
-func readLog(dir, name string) ([]*hdrhistogram.Histogram, error) {
-	path := filepath.FromSlash(name)
-	if !filepath.IsLocal(path) {
-		return nil, fmt.Errorf("%q is not below the run's directory", name)
-	}
-	f, err := os.Open(filepath.Join(dir, path))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxLog+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxLog {
-		return nil, fmt.Errorf("%s is larger than %d MiB", name, maxLog>>20)
-	}
-	reader := hdrhistogram.NewHistogramLogReader(bytes.NewReader(data))
-	var out []*hdrhistogram.Histogram
-	for {
-		h, err := reader.NextIntervalHistogram()
-		if err != nil {
-			return out, fmt.Errorf("%s: %w", name, err)
-		}
-		if h == nil {
-			return out, nil
-		}
-		out = append(out, h)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"inflight/report/gate"
+	"inflight/report/hist"
 	"inflight/report/stat"
 	"inflight/runner/result"
 	"inflight/scenarios/rule"
@@ -96,14 +97,14 @@ func (f *gateFlags) counts() gate.Unsure {
 
 // judge applies the rules to a result, which may be nil, of the run in dir.
 func (f *gateFlags) judge(dir string, r *result.Result) (*gate.Report, error) {
-	in := gate.Input{Result: r, Rules: f.rules}
+	in := gate.Input{Result: r, Rules: f.rules, Percentile: hist.Open(dir).Percentile}
 	if f.baseline != "" {
 		old, err := result.Read(f.baseline)
 		if err != nil {
 			return nil, fmt.Errorf("the baseline: %w", err)
 		}
 		stat.Judge(old)
-		in.Baseline = old
+		in.Baseline, in.BaselinePercentile = old, hist.Open(f.baseline).Percentile
 	}
 	check := f.check
 	if check == "" {
@@ -207,8 +208,9 @@ Rules are the scenario's gate section, or --rule:
   rss <= 1.2x        cpu <= 1.2x           memory; broker CPU time per message
   exactly-once       ordering              judged always, whether asked or not
   conformance must                         of a check.json in DIR, or --check DIR
-Latencies are ack-service, ack-response, publish-to-pubrec, pubrel-to-pubcomp and end-to-end, each with .p50 .p90 .p99
-.p999 .max .mean; p99 alone is ack-service.p99. Without any rule it is 'throughput >= 1x effect 20%'.
+Latencies are ack-service, ack-response, publish-to-pubrec, pubrel-to-pubcomp and end-to-end, each with .max, .mean and
+every percentile, as .p50, .p99.5 or .p999 (99.9); p99 alone is ack-service.p99. The keys of at are qos, window, connections,
+payload and rate (max: a closed loop). Without any rule it is 'throughput >= 1x effect 20%'.
 
 A rule fails only when the whole 95 % interval is beyond the limit by more than the QoS 0 control's spread, and the
 estimate by the effect; it passes when no loss beyond the effect is left in the interval; else it is inconclusive. What

@@ -31,7 +31,7 @@ func (f *gateFlags) foresee(s *scenarios.Scenario) error {
 		}
 		matches := r.Kind() == rule.Level
 		for _, p := range s.Points() {
-			matches = matches || r.Matches(p.QoS, p.Window, p.Connections, p.Payload)
+			matches = matches || r.Matches(p.QoS, p.Window, p.Connections, p.Payload, p.Rate)
 		}
 		switch {
 		case !matches:

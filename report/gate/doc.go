@@ -9,7 +9,8 @@
 // throughputs that each run has divided by its own QoS 0 control are compared, and every other ratio is inconclusive.
 //
 // Throughput and the p99 of the acknowledgement time have an interval over blocks. What a result keeps for whole cells
-// only (other percentiles, RSS, CPU) has the range of its passes in its place: the passes have to agree.
+// only (other percentiles, RSS, CPU) has the range of its passes in its place: the passes have to agree. Percentiles that
+// are not in result.json come from the histograms beside it; where too few samples lie beyond one, the place is inconclusive.
 //
 // # Verdicts
 //

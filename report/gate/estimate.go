@@ -1,9 +1,13 @@
 package gate
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
+	"inflight/report/internal/human"
 	"inflight/report/stat"
 	"inflight/runner/result"
 	"inflight/scenarios/rule"
@@ -27,7 +31,7 @@ func (j *judge) estimate(r *rule.Rule, p pair, at stat.Point) *estimate {
 	if j.Baseline != nil {
 		return j.acrossRuns(r, p, at)
 	}
-	of := cellValue(r)
+	of := j.cellValue(r, j.Result)
 	value, against := pooled(j.Result, p.arm, at, of), pooled(j.Result, p.base, at, of)
 	if broken := incorrect(j.Result, p.base, at); broken != "" && value != nil {
 		return &estimate{unfit: "the base is incorrect there, its numbers do not count: " + broken}
@@ -64,8 +68,8 @@ func comparedAs(r *rule.Rule) string {
 }
 
 func (j *judge) acrossRuns(r *rule.Rule, p pair, at stat.Point) *estimate {
-	of := cellValue(r)
-	value, against := pooled(j.Result, p.arm, at, of), pooled(j.Baseline, p.base, at, of)
+	of, before := j.cellValue(r, j.Result), j.cellValue(r, j.Baseline)
+	value, against := pooled(j.Result, p.arm, at, of), pooled(j.Baseline, p.base, at, before)
 	if value == nil || against == nil {
 		return nil
 	}
@@ -77,7 +81,7 @@ func (j *judge) acrossRuns(r *rule.Rule, p pair, at stat.Point) *estimate {
 		return &estimate{unfit: "not compared: the baseline was made on another machine, and there is no control to divide it by"}
 	}
 	if metric == "" {
-		return ofPasses(passes(j.Result, p.arm, at, of), passes(j.Baseline, p.base, at, of), true)
+		return ofPasses(passes(j.Result, p.arm, at, of), passes(j.Baseline, p.base, at, before), true)
 	}
 	across := stat.Across(j.Baseline, j.Result, p.base, p.arm, at, metric, !j.like)
 	if across == nil {
@@ -117,8 +121,9 @@ func ofPasses(arm, base []float64, apart bool) *estimate {
 
 // absoluteOf is an arm's own value at a point, with the interval of its blocks or the range of its passes; nil when it was
 // not measured.
-func absoluteOf(r *result.Result, rl *rule.Rule, arm string, at stat.Point) *estimate {
-	values := passes(r, arm, at, cellValue(rl))
+func (j *judge) absoluteOf(rl *rule.Rule, arm string, at stat.Point) *estimate {
+	r := j.Result
+	values := passes(r, arm, at, j.cellValue(rl, r))
 	if len(values) == 0 {
 		return nil
 	}
@@ -142,9 +147,14 @@ func absoluteOf(r *result.Result, rl *rule.Rule, arm string, at stat.Point) *est
 	return e
 }
 
-// cellValue returns what a rule's metric is of a cell; 0 when it is absent.
-func cellValue(r *rule.Rule) func(*result.Cell) float64 {
-	latency, percentile := r.Latency()
+// cellValue returns what a rule's metric is of a cell of one of the results; 0 when it is absent. A histogram that cannot be
+// read is remembered in unread.
+func (j *judge) cellValue(r *rule.Rule, of *result.Result) func(*result.Cell) float64 {
+	latency, figure := r.Latency()
+	q, read := r.Quantile(), j.Percentile
+	if of == j.Baseline {
+		read = j.BaselinePercentile
+	}
 	return func(c *result.Cell) float64 {
 		switch r.Metric {
 		case rule.Throughput:
@@ -166,7 +176,10 @@ func cellValue(r *rule.Rule) func(*result.Cell) float64 {
 		if d == nil {
 			return 0
 		}
-		switch percentile {
+		if q > 0 {
+			return j.fromHistogram(read, c, latency, q)
+		}
+		switch figure {
 		case "p50":
 			return number(d.P50)
 		case "p90":
@@ -180,6 +193,62 @@ func cellValue(r *rule.Rule) func(*result.Cell) float64 {
 		}
 		return float64(d.Mean)
 	}
+}
+
+func (j *judge) fromHistogram(read Percentile, c *result.Cell, latency string, q float64) float64 {
+	if read == nil {
+		j.unread = errors.New("there are no histograms")
+		return 0
+	}
+	ns, ok, err := read(c, strings.ReplaceAll(latency, "-", "_"), q)
+	if err != nil && j.unread == nil {
+		j.unread = err
+	}
+	if err != nil || !ok {
+		return 0
+	}
+	return float64(ns)
+}
+
+// tooFew is the place of a rule about a percentile where an arm, or what it is compared with, recorded the latency but has too
+// few samples to say where the percentile is; nil where that is not so.
+func (j *judge) tooFew(r *rule.Rule, p pair, at stat.Point) *Place {
+	latency, figure := r.Latency()
+	if latency == "" {
+		return nil
+	}
+	before := j.Result
+	if j.Baseline != nil {
+		before = j.Baseline
+	}
+	sides := []struct {
+		of  *result.Result
+		arm string
+	}{{j.Result, p.arm}, {before, p.base}}
+	if p.base == "" { // an absolute limit
+		sides = sides[:1]
+	}
+	short := ""
+	for _, s := range sides {
+		recorded := pooled(s.of, s.arm, at, func(c *result.Cell) float64 {
+			if d := distribution(&c.Latency, latency); d != nil {
+				return float64(d.Count)
+			}
+			return 0
+		})
+		if recorded == nil {
+			return nil // not measured there
+		}
+		if pooled(s.of, s.arm, at, j.cellValue(r, s.of)) == nil && short == "" {
+			short = fmt.Sprintf("%s has too few samples for a %s (%s in a pass)", human.Clean(s.arm), figure, human.Count(int64(*recorded)))
+		}
+	}
+	if short == "" {
+		return nil
+	}
+	place := newPlace(p.arm, p.base, at)
+	place.Outcome, place.Text = Inconclusive, fmt.Sprintf("%s at %s: %s", r.Metric, where(at), short)
+	return &place
 }
 
 func distribution(l *result.Latency, name string) *result.Distribution {

@@ -36,7 +36,14 @@ type Input struct {
 	Baseline *result.Result // nil: the run's own base arm
 	Check    *result.Check  // nil: none was made
 	Rules    []string       // none: those of the result's scenario, or else Defaults
+
+	// Percentiles that result.json does not keep, of Result and of Baseline; nil where there are no histograms.
+	Percentile, BaselinePercentile Percentile
 }
+
+// Percentile returns the value below which the share q of a cell's samples of a latency is, which is named as in result.json;
+// ok is false where there are too few samples beyond it. Package report/hist reads it from a run's directory.
+type Percentile func(c *result.Cell, latency string, q float64) (ns int64, ok bool, err error)
 
 // Report is what the gate found.
 type Report struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"flag"
 	"math"
 	"os"
@@ -183,6 +184,70 @@ func TestWhatMatchesNothingIsAnError(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, %v; want an error with %q", test.in.Rules, rep, err, test.want)
 		}
+	}
+}
+
+// Percentiles that result.json does not keep come from the histograms, pass by pass.
+func TestPercentilesFromHistograms(t *testing.T) {
+	plain := func(f float64) Percentile { // of arm B f times that of A
+		return func(c *result.Cell, latency string, q float64) (int64, bool, error) {
+			if latency != "ack_service" || q != 0.995 {
+				t.Errorf("asked for %s at %v", latency, q)
+			}
+			ns := 1e6 * (1 + 0.01*float64(c.Pass))
+			if c.Arm == "B" {
+				ns *= f
+			}
+			return int64(ns), true, nil
+		}
+	}
+	few := func(c *result.Cell, _ string, _ float64) (int64, bool, error) { return 1e6, c.Arm == "A", nil }
+	gone := func(*result.Cell, string, float64) (int64, bool, error) {
+		return 0, false, errors.New("x.hlog is missing")
+	}
+	for _, test := range []struct {
+		why, rule  string
+		percentile Percentile
+		want       Outcome
+		text       string // of the summary, or of the error
+	}{
+		{"in bounds", "p99.5 <= 1.5x", plain(1.2), Pass, ""},
+		{"out of bounds", "p99.5 <= 1.5x", plain(2), Fail, "ack-service.p99.5 at QoS 2, 1 in flight, 1 connection, 256-byte payloads: B is 2.00x [2.00, 2.00] of A (2.03 ms against 1.01 ms): 33 % above the limit of 1.5x"},
+		{"an absolute limit", "p99.5 <= 1ms", plain(2), Fail, "B has 2.03 ms [2.02 ms, 2.04 ms]"},
+		{"too few samples", "p99.5 <= 1.5x", few, Inconclusive, "B has too few samples for a p99.5"},
+		{"too few samples, absolute", "p99.5 <= 1s", few, Inconclusive, "B has too few samples for a p99.5"},
+		{"no histogram", "p99.5 <= 1.5x", gone, "", `rule "ack-service.p99.5 <= 1.5x": ack-service.p99.5 is read from the histograms of the run, and x.hlog is missing; result.json itself has p50`},
+		{"none at all", "p99.5 <= 1s", nil, "", "there are no histograms"},
+		{"a latency that was not recorded", "end-to-end.p99.5 <= 1s", gone, "", "end-to-end.p99.5 was not measured"},
+	} {
+		r := twoArms(7, 1, 0.02)
+		stat.Judge(r)
+		rep, err := Judge(Input{Result: r, Rules: []string{test.rule}, Percentile: test.percentile})
+		switch {
+		case test.want == "":
+			if err == nil || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("%s: %v, want an error with %q", test.why, err, test.text)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", test.why, err)
+		case rep.Outcome != test.want || !strings.Contains(rep.Summary(), test.text):
+			t.Errorf("%s: %s, want %s with %q: %s", test.why, rep.Outcome, test.want, test.text, rep.Summary())
+		}
+	}
+	// The baseline has histograms of its own.
+	now, before := twoArms(7, 1, 0.02), twoArms(8, 1, 0.02)
+	rep := judged(t, Input{Result: now, Baseline: before, Rules: []string{"p99.5 <= 1.5x"}, Percentile: plain(3), BaselinePercentile: plain(1)})
+	if rep.Outcome != Fail || rep.Verdicts[0].Count(Fail) != 3 {
+		t.Errorf("against a baseline: %s: %s", rep.Outcome, rep.Summary())
+	}
+	// A percentile of result.json that is absent is open, not nowhere.
+	for i := range now.Cells {
+		if d := now.Cells[i].Latency.AckService; d != nil {
+			d.P999 = nil
+		}
+	}
+	if rep := judged(t, Input{Result: now, Rules: []string{"p999 <= 2x"}}); rep.Outcome != Inconclusive || !strings.Contains(rep.Summary(), "too few samples for a p999 (") {
+		t.Errorf("an absent p999: %s: %s", rep.Outcome, rep.Summary())
 	}
 }
 

@@ -24,6 +24,7 @@ type judge struct {
 	spread map[pair]float64 // log, of the control of each pair
 	like   bool             // the baseline's machine is like this one
 	notes  []string
+	unread error // why a histogram that the rule at hand needs could not be read
 }
 
 // pair is an arm and what it is compared with: an arm of the same run, or of the baseline.
@@ -163,8 +164,9 @@ func (j *judge) rule(r *rule.Rule) ([]Place, error) {
 		return nil, errors.New("there is no result of a run to judge, only a conformance check")
 	}
 	var out []Place
+	j.unread = nil
 	for _, at := range stat.Points(j.Result) {
-		if !r.Matches(at.QoS, at.Window, at.Connections, at.Payload) {
+		if !r.Matches(at.QoS, at.Window, at.Connections, at.Payload, at.Rate) {
 			continue
 		}
 		switch {
@@ -176,15 +178,22 @@ func (j *judge) rule(r *rule.Rule) ([]Place, error) {
 			for _, p := range j.pairs {
 				if place, ok := j.ratio(r, p, at); ok {
 					out = append(out, place)
+				} else if few := j.tooFew(r, p, at); few != nil {
+					out = append(out, *few)
 				}
 			}
 		default:
 			for _, arm := range j.judged {
 				if place, ok := j.absolute(r, arm, at); ok {
 					out = append(out, place)
+				} else if few := j.tooFew(r, pair{arm: arm}, at); few != nil {
+					out = append(out, *few)
 				}
 			}
 		}
+	}
+	if j.unread != nil {
+		return nil, fmt.Errorf("%s is read from the histograms of the run, and %w; result.json itself has p50, p90, p99, p999, max and mean", r.Metric, j.unread)
 	}
 	if len(out) > 0 {
 		return append(out, j.overall(r)...), nil
@@ -198,7 +207,7 @@ func (j *judge) rule(r *rule.Rule) ([]Place, error) {
 // overall judges a rule for every place by the ratio over all points together as well, where the run has one: a loss that
 // no place shows for certain is plain over several.
 func (j *judge) overall(r *rule.Rule) (out []Place) {
-	if !r.Ratio || j.Baseline != nil || r.Metric != rule.Throughput || r.QoS != nil || r.Windows != nil || r.Connections != nil || r.Payloads != nil {
+	if !r.Ratio || j.Baseline != nil || r.Metric != rule.Throughput || r.QoS != nil || r.Windows != nil || r.Connections != nil || r.Payloads != nil || r.Rates != nil {
 		return nil
 	}
 	for i := range j.Result.Overall {
@@ -327,7 +336,7 @@ func percent(f float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", 1
 
 // absolute judges the value of one arm at one point.
 func (j *judge) absolute(r *rule.Rule, arm string, at stat.Point) (Place, bool) {
-	e := absoluteOf(j.Result, r, arm, at)
+	e := j.absoluteOf(r, arm, at)
 	if e == nil {
 		return Place{}, false
 	}

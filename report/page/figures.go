@@ -29,9 +29,6 @@ type Quantile struct {
 	NS int64
 }
 
-// MinBeyond is how many samples a quantile needs beyond itself.
-const MinBeyond = 10
-
 // Quantiles are those that a curve is drawn through.
 func Quantiles() []float64 {
 	return []float64{0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99995, 0.99999}

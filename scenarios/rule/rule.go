@@ -44,8 +44,32 @@ const (
 // Latencies are the recorded times, as result.json names them but with hyphens.
 var latencies = []string{"ack-service", "ack-response", "publish-to-pubrec", "pubrel-to-pubcomp", "end-to-end"}
 
-// percentiles are those that a result keeps of each latency.
-var percentiles = []string{"p50", "p90", "p99", "p999", "max", "mean"}
+// kept are the figures that a result itself has of each latency. Other percentiles come from its histograms.
+var kept = []string{"p50", "p90", "p99", "p999", "max", "mean"}
+
+// percentile is p and two digits; what follows them, with a point or without one, are decimals: p95, p99.5, p9999.
+var percentile = regexp.MustCompile(`^p([0-9]{2})\.?([0-9]{0,3})$`)
+
+// figure returns the one spelling of a figure of a latency; ok is false for what is none.
+func figure(text string) (name string, ok bool) {
+	if slices.Contains(kept, text) {
+		return text, true
+	}
+	m := percentile.FindStringSubmatch(text)
+	if m == nil || strings.HasSuffix(text, ".") {
+		return "", false
+	}
+	whole, decimals := m[1], strings.TrimRight(m[2], "0")
+	switch {
+	case whole == "00" && decimals == "", text == "p"+whole+m[2] && m[2] != "" && decimals == "":
+		return "", false // p100 is not the tenth percentile
+	case whole == "99" && decimals == "9":
+		return "p999", true
+	case decimals != "":
+		decimals = "." + decimals
+	}
+	return "p" + whole + decimals, true
+}
 
 // Rule is one parsed rule. Slices that are nil stand for every value.
 type Rule struct {
@@ -59,18 +83,35 @@ type Rule struct {
 	Windows     []int
 	Connections []int
 	Payloads    []int
+	Rates       []int // of an open loop, messages per second; 0 is a closed one
 }
 
 // Kind is the kind of the rule's metric.
 func (r *Rule) Kind() Kind { return kindOf(r.Metric) }
 
-// Latency splits the metric into the latency and its percentile; both are empty for another metric.
-func (r *Rule) Latency() (latency, percentile string) {
-	latency, percentile, ok := strings.Cut(r.Metric, ".")
+// Latency splits the metric into the latency and its figure: p50, p90, p99, p999, max or mean, which results keep, or
+// another percentile. Both are empty for another metric.
+func (r *Rule) Latency() (latency, figure string) {
+	latency, figure, ok := strings.Cut(r.Metric, ".")
 	if !ok {
 		return "", ""
 	}
-	return latency, percentile
+	return latency, figure
+}
+
+// Quantile is the share of samples below the percentile of the rule, as 0.995 for p99.5; 0 for another metric and for what
+// a result keeps itself.
+func (r *Rule) Quantile() float64 {
+	_, name := r.Latency()
+	digits, ok := strings.CutPrefix(name, "p")
+	if !ok || slices.Contains(kept, name) {
+		return 0
+	}
+	v, err := strconv.ParseFloat(digits, 64)
+	if err != nil {
+		return 0
+	}
+	return math.Round(v*1e3) / 1e5 // the nearest to what was written
 }
 
 func kindOf(metric string) Kind {
@@ -86,18 +127,18 @@ func kindOf(metric string) Kind {
 	case Conformance:
 		return Level
 	}
-	latency, percentile, ok := strings.Cut(metric, ".")
-	if ok && slices.Contains(latencies, latency) && slices.Contains(percentiles, percentile) {
+	latency, name, ok := strings.Cut(metric, ".")
+	if spelling, is := figure(name); ok && is && spelling == name && slices.Contains(latencies, latency) {
 		return Time
 	}
 	return 0
 }
 
-// Metrics lists every metric's name.
+// Metrics lists every metric's name, of the percentiles only those that results keep.
 func Metrics() []string {
 	names := []string{Throughput, Delivered, RSS, CPU, ExactlyOnce, Ordering, Conformance}
 	for _, l := range latencies {
-		for _, p := range percentiles {
+		for _, p := range kept {
 			names = append(names, l+"."+p)
 		}
 	}
@@ -117,12 +158,16 @@ func Parse(text string) (*Rule, error) {
 		return nil, errors.New("the rule is empty: write one as throughput >= 0.9x")
 	}
 	r := &Rule{Metric: words[0]}
-	if slices.Contains(percentiles, r.Metric) {
-		r.Metric = "ack-service." + r.Metric
+	latency, name, two := strings.Cut(r.Metric, ".")
+	if !two || strings.HasPrefix(latency, "p") && !slices.Contains(latencies, latency) {
+		latency, name = "ack-service", r.Metric // p99.5 has a point too
+	}
+	if spelling, ok := figure(name); ok {
+		r.Metric = latency + "." + spelling
 	}
 	if kindOf(r.Metric) == 0 {
-		return nil, fmt.Errorf("rule %q: unknown metric %q: there are throughput, delivered, rss, cpu, exactly-once, ordering, conformance, and LATENCY.PERCENTILE with the latencies %s and the percentiles %s",
-			text, words[0], strings.Join(latencies, ", "), strings.Join(percentiles, ", "))
+		return nil, fmt.Errorf("rule %q: unknown metric %q: there are throughput, delivered, rss, cpu, exactly-once, ordering, conformance, and LATENCY.FIGURE with the latencies %s and the figures max, mean and any percentile, as p50, p99.5 or p999",
+			text, words[0], strings.Join(latencies, ", "))
 	}
 	rest, err := r.limit(words[1:])
 	if err == nil {
@@ -281,7 +326,7 @@ func (r *Rule) where(clause string, seen map[string]bool) error {
 		if r.Kind() == Level {
 			return fmt.Errorf("%s is of the whole broker, not of a place", r.Metric)
 		}
-		return fmt.Errorf("unknown key %q: there are qos, window, connections, payload", key)
+		return fmt.Errorf("unknown key %q: there are qos, window, connections, payload, rate", key)
 	}
 	if seen[key+"="] {
 		return fmt.Errorf("%s is given twice", key)
@@ -293,6 +338,9 @@ func (r *Rule) where(clause string, seen map[string]bool) error {
 	}
 	for _, text := range values {
 		n, err := strconv.Atoi(text)
+		if key == "rate" && text == closedLoop {
+			n, err = 0, nil
+		}
 		if err != nil || n < 0 {
 			return fmt.Errorf("%s %q is not a whole number", key, text)
 		}
@@ -311,14 +359,19 @@ func (r *Rule) field(key string) *[]int {
 		return &r.Connections
 	case "payload":
 		return &r.Payloads
+	case "rate":
+		return &r.Rates
 	}
 	return nil
 }
 
-// Matches reports whether the rule is for a point.
-func (r *Rule) Matches(qos, window, connections, payload int) bool {
+// closedLoop is the rate that is none, as scenarios spell it.
+const closedLoop = "max"
+
+// Matches reports whether the rule is for a point. A rate of 0 is a closed loop.
+func (r *Rule) Matches(qos, window, connections, payload, rate int) bool {
 	in := func(list []int, n int) bool { return list == nil || slices.Contains(list, n) }
-	return in(r.QoS, qos) && in(r.Windows, window) && in(r.Connections, connections) && in(r.Payloads, payload)
+	return in(r.QoS, qos) && in(r.Windows, window) && in(r.Connections, connections) && in(r.Payloads, payload) && in(r.Rates, rate)
 }
 
 // String is the rule in its one spelling, which Parse takes again.
@@ -336,10 +389,14 @@ func (r *Rule) String() string {
 		b.WriteString(op + r.LimitText())
 	}
 	at := " at"
-	for _, key := range []string{"qos", "window", "connections", "payload"} {
+	for _, key := range []string{"qos", "window", "connections", "payload", "rate"} {
 		if list := *r.field(key); list != nil {
 			var words []string
 			for _, n := range list {
+				if key == "rate" && n == 0 {
+					words = append(words, closedLoop)
+					continue
+				}
 				words = append(words, strconv.Itoa(n))
 			}
 			b.WriteString(at + " " + key + "=" + strings.Join(words, ","))
