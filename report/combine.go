@@ -115,12 +115,16 @@ func (t *Together) join(runs []*result.Result) {
 		include(&all.Scenario.QoS, p.QoS)
 		include(&all.Scenario.Windows, p.Window)
 		include(&all.Scenario.Connections, p.Connections)
-		include(&all.Scenario.Payloads, p.Payload)
+		if p.Sizes != "" {
+			include(&all.Scenario.PayloadSizes, p.Sizes)
+		} else {
+			include(&all.Scenario.Payloads, p.Payload)
+		}
 	}
 	t.Result = all
 }
 
-func include(list *[]int, n int) {
+func include[T comparable](list *[]T, n T) {
 	if !slices.Contains(*list, n) {
 		*list = append(*list, n)
 	}

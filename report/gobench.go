@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/perf/benchfmt"
 
@@ -56,6 +57,16 @@ func GoBench(w io.Writer, r *result.Result) error {
 	return nil
 }
 
+// word makes text fit for a part of a benchmark's name.
+func word(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || r == '/' || r == '=' || !unicode.IsPrint(r) {
+			return '_'
+		}
+		return r
+	}, text)
+}
+
 func benchKeys(r *result.Result, a *result.Arm) []benchfmt.Config {
 	e, s := &r.Environment, &r.Scenario
 	var keys []benchfmt.Config
@@ -82,9 +93,16 @@ func benchLine(keys []benchfmt.Config, c *result.Cell, b *result.Block) *benchfm
 	if c.Control {
 		name = "Control"
 	}
-	name += fmt.Sprintf("/window=%d/connections=%d/payload=%d", c.Window, c.Connections, c.Payload)
+	payload, rate := strconv.Itoa(c.Payload), strconv.FormatFloat(c.RatePerS, 'f', -1, 64)
+	if c.Sizes != "" {
+		payload = word(c.Sizes)
+	}
+	if c.Ramp != "" {
+		rate = word(c.Ramp)
+	}
+	name += fmt.Sprintf("/window=%d/connections=%d/payload=%s", c.Window, c.Connections, payload)
 	if c.RatePerS > 0 {
-		name += fmt.Sprintf("/rate=%s", strconv.FormatFloat(c.RatePerS, 'f', -1, 64))
+		name += "/rate=" + rate
 	}
 	res := &benchfmt.Result{Config: keys, Name: benchfmt.Name(name), Iters: int(b.Messages)}
 	res.Values = []benchfmt.Value{

@@ -135,7 +135,7 @@ func TestPrometheus(t *testing.T) {
 	}
 	for _, want := range []string{
 		"# TYPE inflight_cell_throughput_messages_per_second gauge\n",
-		`inflight_comparison_verdict{arm="B",base="A",connections="1",metric="throughput",payload="256",qos="2",rate="0",verdict="incorrect",window="256"} 1`,
+		`inflight_comparison_verdict{arm="B",base="A",connections="1",metric="throughput",payload="256",payload_sizes="",qos="2",rate="0",rate_ramp="",verdict="incorrect",window="256"} 1`,
 		`inflight_cell_ledger_messages{account="duplicated",arm="B",`,
 		"inflight_run_partial 1\n",
 	} {

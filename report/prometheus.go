@@ -77,12 +77,19 @@ func (p *promText) cell(c *result.Cell) {
 	labels := []string{
 		"arm", c.Arm, "pass", strconv.Itoa(c.Pass), "qos", strconv.Itoa(c.QoS), "window", strconv.Itoa(c.Window),
 		"connections", strconv.Itoa(c.Connections), "payload", strconv.Itoa(c.Payload), "control", strconv.FormatBool(c.Control),
-		"rate", strconv.FormatFloat(c.RatePerS, 'f', -1, 64),
+		"rate", strconv.FormatFloat(c.RatePerS, 'f', -1, 64), "rate_ramp", c.Ramp, "payload_sizes", c.Sizes,
 	}
 	p.set("cell_throughput_messages_per_second", "Acknowledged exchanges over the measured time.", c.ThroughputPerS, labels...)
 	p.set("cell_messages", "Exchanges acknowledged within the measured time.", float64(c.Messages), labels...)
 	p.set("cell_incorrect", "1 if the broker broke order or exactly once: the other numbers do not count.", truth(c.Incorrect()), labels...)
 	p.set("cell_order_violations", "Acknowledgements out of order.", float64(c.Order.Violations), labels...)
+	if c.RatePerS > 0 {
+		p.set("cell_late_messages", "Of an open loop: written behind their instant.", float64(c.Late), labels...)
+		p.set("cell_missed_messages", "Of an open loop: due within the measured time and never written in it.", float64(c.Missed), labels...)
+	}
+	if c.PayloadBytesPerS != nil {
+		p.set("cell_payload_bytes_per_second", "Payloads of the acknowledged messages.", *c.PayloadBytesPerS, labels...)
+	}
 	if c.RSSPeak != nil {
 		p.set("cell_rss_peak_bytes", "Highest resident set of any node so far in the pass.", float64(*c.RSSPeak), labels...)
 	}
@@ -126,6 +133,7 @@ func (p *promText) comparison(c *result.Comparison) {
 	labels := []string{
 		"base", c.Base, "arm", c.Arm, "metric", c.Metric, "qos", strconv.Itoa(c.QoS), "window", strconv.Itoa(c.Window),
 		"connections", strconv.Itoa(c.Connections), "payload", strconv.Itoa(c.Payload), "rate", strconv.FormatFloat(c.RatePerS, 'f', -1, 64),
+		"rate_ramp", c.Ramp, "payload_sizes", c.Sizes,
 	}
 	p.set("comparison_ratio", "One arm over the base.", c.Ratio, labels...)
 	for _, bound := range []struct {

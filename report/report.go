@@ -159,6 +159,7 @@ func CSV(w io.Writer, r *result.Result) error {
 		}
 	}
 	head = append(head, "class", "rate_per_s", "late", "missed", "subscribers", "delivered_per_s", "disk_bytes_written", "threads", "fds")
+	head = append(head, "rate_ramp", "payload_sizes", "payload_bytes_per_s")
 	if err := c.Write(head); err != nil {
 		return err
 	}
@@ -193,7 +194,8 @@ func record(c *result.Cell, targets map[string]string) []string {
 	} else {
 		row = append(row, "", "", "") // a closed loop is neither late nor does it miss
 	}
-	return append(row, strconv.Itoa(c.Subscribers), number(c.DeliveredPerS), whole(c.DiskBytesWritten), whole(c.Threads), whole(c.FDs))
+	row = append(row, strconv.Itoa(c.Subscribers), number(c.DeliveredPerS), whole(c.DiskBytesWritten), whole(c.Threads), whole(c.FDs))
+	return append(row, c.Ramp, c.Sizes, number(c.PayloadBytesPerS))
 }
 
 // latency is the seven columns of a distribution, empty where there are too few samples.

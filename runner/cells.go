@@ -7,6 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"inflight/runner/client"
 	"inflight/runner/result"
 )
 
@@ -40,6 +41,7 @@ type cell struct {
 	deliveries      int64
 	receiving       time.Duration // that they took
 	longest         time.Duration // run so far, of which the slope is
+	bytes           int64         // of payloads
 }
 
 func (c *cells) cell(step *Step) *cell {
@@ -54,7 +56,9 @@ func (c *cells) cell(step *Step) *cell {
 			Connections: key.point.Connections,
 			Payload:     key.point.Payload,
 			Control:     key.control,
-			RatePerS:    float64(key.point.Rate),
+			RatePerS:    key.point.MeanRate(),
+			Ramp:        key.point.Ramp(),
+			Sizes:       key.point.Sizes,
 		}}
 	}
 	return c.byKey[key]
@@ -76,6 +80,8 @@ func (c *cells) add(step *Step, m *measurement) {
 	if step.Control {
 		cell.InFlight.Requested = ControlWindow
 	}
+	cell.bytes += s.Bytes
+	cell.addSpread(s.Spread)
 	cell.inFlightSeconds += s.InFlightMean * seconds
 	addOrder(&cell.Order, &s.Order)
 	cell.ackResponse = merge(cell.ackResponse, s.AckResponse)
@@ -99,6 +105,21 @@ func (c *cells) add(step *Step, m *measurement) {
 		ThroughputPerS: perSecond(s.Messages, s.Duration),
 		P99:            percentile(latency, 99, samplesBeyondBlock),
 	})
+}
+
+// addSpread notes how far apart the connections of one run were.
+func (c *cell) addSpread(s *client.Spread) {
+	if s == nil {
+		return
+	}
+	if c.FewestMessages == nil {
+		c.FewestMessages, c.MostMessages = &s.Fewest, &s.Most
+		c.InFlight.LowestMean, c.InFlight.HighestMean = s.InFlightLow, s.InFlightHigh
+		return
+	}
+	fewest, most := min(*c.FewestMessages, s.Fewest), max(*c.MostMessages, s.Most)
+	c.FewestMessages, c.MostMessages = &fewest, &most
+	c.InFlight.LowestMean, c.InFlight.HighestMean = min(c.InFlight.LowestMean, s.InFlightLow), max(c.InFlight.HighestMean, s.InFlightHigh)
 }
 
 // addReception counts what the subscribers of one run got.
@@ -152,6 +173,10 @@ func (c *cells) result(key cellKey) *result.Cell {
 	if cell.receiving > 0 {
 		rate := perSecond(cell.deliveries, cell.receiving)
 		res.DeliveredPerS = &rate
+	}
+	if res.DurationNS > 0 && cell.bytes > 0 {
+		rate := perSecond(cell.bytes, time.Duration(res.DurationNS))
+		res.PayloadBytesPerS = &rate
 	}
 	cell.derive(&res)
 	if seconds := time.Duration(res.DurationNS).Seconds(); seconds > 0 {

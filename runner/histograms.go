@@ -55,9 +55,6 @@ func (c *cell) logName() string {
 	if c.RatePerS > 0 {
 		name += fmt.Sprintf("-rate%.0f", c.RatePerS)
 	}
-	if c.RatePerS > 0 {
-		name += fmt.Sprintf("-rate%.0f", c.RatePerS)
-	}
 	if c.Control {
 		name += "-control"
 	}

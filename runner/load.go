@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -67,7 +68,7 @@ func (r *run) publishAndHear(ctx context.Context, broker *target.Broker, step *S
 	var count func() loadCounts
 	if step.Action == Measure && !step.Control {
 		count = func() (n loadCounts) {
-			n.published = population.Published()
+			n.published, n.due = population.Published(), population.Due()
 			if heard != nil {
 				n.delivered, n.queued = heard.counts(n.published)
 			}
@@ -140,11 +141,14 @@ func (r *run) clientPlan(addrs []string, step *Step, times loadTimes) client.Pla
 		Topics:      r.plan.Scenario.Topics,
 		Version:     version(&r.plan.Scenario),
 	}
+	if table := r.sizes[step.Point.Sizes]; table != nil {
+		plan.Sizes, plan.Payload = table, slices.Max(table)
+	}
 	switch {
 	case step.Control:
 		plan.QoS, plan.Window = 0, ControlWindow
 	case step.Action == Measure:
-		plan.Rate = float64(step.Point.Rate)
+		plan.Rate, plan.RampTo = float64(step.Point.Rate), float64(step.Point.RampTo)
 		if times.measured == 0 {
 			plan.MaxMessages = int64(r.plan.Scenario.Messages)
 		}

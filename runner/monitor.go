@@ -17,6 +17,7 @@ const (
 // loadCounts is what a monitor notes beside what the processes use.
 type loadCounts struct {
 	published, delivered int64
+	due                  int64 // messages that the schedule of an open loop wanted published
 	queued               int64 // messages that were published and not yet processed by every subscriber
 }
 
@@ -113,7 +114,7 @@ func (m *monitor) pulse() {
 	n := m.count()
 	m.use.queuedPeak = max(m.use.queuedPeak, n.queued)
 	m.use.samples = append(m.use.samples, result.Sample{
-		AtNS: int64(time.Since(m.epoch)), RSS: rss, CPU: cpu, Published: n.published, Delivered: n.delivered,
+		AtNS: int64(time.Since(m.epoch)), RSS: rss, CPU: cpu, Published: n.published, Due: n.due, Delivered: n.delivered,
 	})
 	m.use.samples = thin(m.use.samples)
 }

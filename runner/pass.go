@@ -223,10 +223,16 @@ func (r *run) explain(ctx context.Context, pass *Pass, step *Step, brokers []*ta
 	if len(r.plan.Scenario.Connections) > 1 {
 		what += fmt.Sprintf(", %d connections", s.Connections)
 	}
-	if len(r.plan.Scenario.Payloads) > 1 {
+	switch {
+	case s.Sizes != "":
+		what += fmt.Sprintf(", %s bytes", s.Sizes)
+	case len(r.plan.Scenario.Payloads) > 1:
 		what += fmt.Sprintf(", %d bytes", s.Payload)
 	}
-	if s.Rate > 0 {
+	switch {
+	case s.RampTo > 0:
+		what += fmt.Sprintf(", %s/s", s.Ramp())
+	case s.Rate > 0:
 		what += fmt.Sprintf(", %d/s", s.Rate)
 	}
 	switch {

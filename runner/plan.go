@@ -51,7 +51,7 @@ type Step struct {
 func (s *Step) key() cellKey {
 	key := cellKey{arm: s.Arm, control: s.Control, point: s.Point}
 	if s.Control {
-		key.point.QoS, key.point.Rate = 0, 0
+		key.point.QoS, key.point.Rate, key.point.RampTo = 0, 0, 0
 	}
 	return key
 }
@@ -176,7 +176,7 @@ func armOrder(arms int, reversed bool) []int {
 func sharedControl(points []scenarios.Point, index int) (rank, sharing int) {
 	label := points[index]
 	for i, p := range points {
-		p.QoS, p.Rate = label.QoS, label.Rate
+		p.QoS, p.Rate, p.RampTo = label.QoS, label.Rate, label.RampTo
 		if p != label {
 			continue
 		}
@@ -230,7 +230,7 @@ func (p *Plan) Estimate(s *Step) time.Duration {
 	}
 	rate := float64(guessedRate)
 	if s.Point.Rate > 0 {
-		rate = min(rate, float64(s.Point.Rate))
+		rate = min(rate, s.Point.MeanRate())
 	}
 	publishing := time.Duration(float64(p.Scenario.Messages) / rate * float64(time.Second))
 	return max(publishing, time.Duration(p.Scenario.Messages)*p.Scenario.SubscriberDelay) + estimateRun

@@ -39,7 +39,8 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 	if err == nil {
 		err = CheckLimits(&cfg.Scenario)
 	}
-	if err != nil {
+	sizes, sizesErr := sizeTables(&cfg.Scenario)
+	if err := errors.Join(err, sizesErr); err != nil {
 		return nil, err
 	}
 	pins, err := pin.Here(&plan.Scenario)
@@ -53,6 +54,7 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 		events:   newEvents(cfg.Progress),
 		forecast: newForecast(plan),
 		turns:    newTurns(),
+		sizes:    sizes,
 		started:  time.Now(),
 		id:       rand.Uint32(),
 	}
@@ -77,6 +79,21 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 	return r.result, nil
 }
 
+// sizeTables lays out the distributions of payload sizes, once for all arms and runs.
+func sizeTables(s *scenarios.Scenario) (map[string][]int, error) {
+	tables := map[string][]int{}
+	for _, p := range s.Points() {
+		table, err := p.SizeTable(uint64(s.Seed))
+		if err != nil {
+			return nil, fmt.Errorf("plan a run: %w", err)
+		}
+		if table != nil {
+			tables[p.Sizes] = table
+		}
+	}
+	return tables, nil
+}
+
 // run is the state of one Run. It belongs to the goroutine that called it.
 type run struct {
 	cfg      Config
@@ -88,8 +105,9 @@ type run struct {
 	result   *result.Result
 	started  time.Time
 	arms     []arm
-	id       uint32 // tells this run's topics and clients from those of others on the same broker
-	serial   uint32 // of the client runs
+	sizes    map[string][]int // of payloads, by the distribution of a point
+	id       uint32           // tells this run's topics and clients from those of others on the same broker
+	serial   uint32           // of the client runs
 }
 
 // arm is one broker under test while it can be started.
@@ -145,7 +163,7 @@ func (r *run) describe() *result.Result {
 			QoS:         s.QoS,
 			Windows:     s.Windows,
 			Connections: s.Connections,
-			Payloads:    s.Payloads,
+			Payloads:    append([]int{}, s.Payloads...), // a list also where all are distributions
 			DurationNS:  int64(s.Duration),
 			WarmupNS:    int64(s.Warmup),
 			ControlNS:   int64(max(0, s.Control)),
@@ -166,6 +184,13 @@ func (r *run) describe() *result.Result {
 	}
 	if s.Topics > 1 {
 		res.Scenario.Topics = s.Topics
+	}
+	res.Scenario.PayloadSizes = s.Sizes
+	if len(s.Sizes) > 0 {
+		res.Scenario.Seed = s.Seed
+	}
+	for _, ramp := range s.Ramps {
+		res.Scenario.RateRamps = append(res.Scenario.RateRamps, ramp.String())
 	}
 	if len(s.Rates) == 1 {
 		res.Scenario.RatePerS = float64(s.Rates[0])

@@ -14,7 +14,8 @@
 //	qos: [1, 2]             # a value or a list: qos, window, connections, payload
 //	window: [1, 10, 20, 256]
 //	connections: 1
-//	payload: 1KiB           # bytes; KiB and MiB, kB and MB
+//	payload: 1KiB           # bytes; KiB and MiB, kB and MB; or a distribution: 64..4096 (each size as likely),
+//	                        # lognormal:64..4096 (99 % of them between), 256*9+4096*1 (nine of ten are small)
 //	duration: 800ms         # measured time of one block run
 //	warmup: 100ms
 //	control: 400ms          # or off
@@ -24,11 +25,13 @@
 //	replicas: 3
 //	verify: 500ms           # or off
 //	drain: 20s
-//	rate: [max, 10000]      # messages per second on a fixed schedule; max: as fast as the window allows
+//	rate: [max, 10000, 1000..20000]   # messages per second on a fixed schedule, the last a ramp over the measured time;
+//	                        # max: as fast as the window allows
 //	messages: 100000        # of each run, instead of the duration
 //	topics: 1               # of each connection
 //	version: 3.1.1          # of MQTT, or 5
 //	pin: off                # or auto, or CPU sets: the generator's, then the slots', as 0/1-3
+//	seed: 1                 # of the order in which the sizes of a distribution come
 //	subscribers: 0          # during the load, each to everything
 //	subscriber-qos: same    # or 0, 1, 2
 //	subscriber-delay: off   # that each of them takes for a message

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,9 +75,7 @@ func keys() []key {
 		intList("connections", "publishing connections",
 			func(s *Scenario) *[]int { return &s.Connections }, 1, MaxConnections,
 			"from 1 to 10,000 publishing connections"),
-		intList("payload", "payload in bytes, also as 1KiB",
-			func(s *Scenario) *[]int { return &s.Payloads }, MinPayload, MaxPayload,
-			"at least 32 B, for what tells messages apart, and at most 1 MiB"),
+		payloads(),
 		span("duration", "measured time of one block run, as 800ms or 2s",
 			func(s *Scenario) *time.Duration { return &s.Duration }, time.Millisecond, MaxDuration, false),
 		span("warmup", "load before it that is not counted",
@@ -109,25 +108,39 @@ func keys() []key {
 			SessionClean, SessionKept),
 		choice("version", "MQTT of the load", func(s *Scenario) *string { return &s.Version }, MQTT311, MQTT5),
 		pinKey(),
+		single("seed", "of the order in which the sizes of a distribution come, the same in every run",
+			func(s *Scenario) *int { return &s.Seed }, 1, math.MaxInt32, "any number makes an order of its own"),
 	}
 }
 
 // closedLoop is how a rate is written that is none.
 const closedLoop = "max"
 
-// rates is the list of rates: whole numbers, or max for the closed loop.
+// rates is the list of rates: whole numbers, max for the closed loop, or ramps.
 func rates() key {
-	k := intList("rate", "messages per second of a run on a fixed schedule (open loop); max: as fast as the window allows",
+	k := intList("rate", "messages per second of a run on a fixed schedule (open loop), 1000..20000 for a ramp; max: as fast as the window allows",
 		func(s *Scenario) *[]int { return &s.Rates }, 0, MaxRate, "messages per second, all connections together")
-	set := k.set
+	constant := k
 	k.set = func(s *Scenario, i int, value string) error {
-		switch value {
-		case closedLoop:
-			value = "0"
-		case "0":
-			return errors.New("rate 0 sends nothing: write max for as fast as the window allows")
+		if i == 0 {
+			s.Rates, s.Ramps = nil, nil
 		}
-		return set(s, i, value)
+		switch {
+		case value == closedLoop:
+			value = "0"
+		case value == "0":
+			return errors.New("rate 0 sends nothing: write max for as fast as the window allows")
+		case strings.Contains(value, rangeMark):
+			r, err := parseRamp(value)
+			if err == nil && slices.Contains(s.Ramps, r) {
+				err = fmt.Errorf("rate %v is listed twice", r)
+			}
+			if err == nil {
+				s.Ramps = append(s.Ramps, r)
+			}
+			return err
+		}
+		return constant.set(s, max(i, 1), value)
 	}
 	k.get = func(s *Scenario) string {
 		var words []string
@@ -138,7 +151,71 @@ func rates() key {
 				words = append(words, strconv.Itoa(n))
 			}
 		}
+		for _, r := range s.Ramps {
+			words = append(words, r.String())
+		}
 		return strings.Join(words, ",")
+	}
+	k.check = func(s *Scenario) (problems []string) {
+		if len(s.Rates) > 0 || len(s.Ramps) == 0 {
+			problems = constant.check(s)
+		}
+		for i, r := range s.Ramps {
+			if err := r.validate(); err != nil {
+				problems = append(problems, err.Error())
+			} else if slices.Contains(s.Ramps[:i], r) {
+				problems = append(problems, fmt.Sprintf("rate %v is listed twice", r))
+			}
+		}
+		return problems
+	}
+	return k
+}
+
+const payloadWhy = "at least 32 B, for what tells messages apart, and at most 1 MiB"
+
+// payloads is the list of payloads: single sizes, or distributions.
+func payloads() key {
+	k := intList("payload", "payload in bytes, also as 1KiB; or a distribution: 64..4096, lognormal:64..4096, 256*9+4096*1",
+		func(s *Scenario) *[]int { return &s.Payloads }, MinPayload, MaxPayload, payloadWhy)
+	single := k
+	k.set = func(s *Scenario, i int, value string) error {
+		if i == 0 {
+			s.Payloads, s.Sizes = nil, nil
+		}
+		if !isSizes(value) {
+			return single.set(s, max(i, 1), value)
+		}
+		of, err := parseSizes(value)
+		if err != nil {
+			return err
+		}
+		text := of.String()
+		if slices.Contains(s.Sizes, text) {
+			return fmt.Errorf("payload %s is listed twice", text)
+		}
+		s.Sizes = append(s.Sizes, text)
+		return nil
+	}
+	k.get = func(s *Scenario) string {
+		words := slices.Clone(s.Sizes)
+		if len(s.Payloads) > 0 {
+			words = append([]string{single.get(s)}, words...)
+		}
+		return strings.Join(words, ",")
+	}
+	k.check = func(s *Scenario) (problems []string) {
+		if len(s.Payloads) > 0 || len(s.Sizes) == 0 {
+			problems = single.check(s)
+		}
+		for i, text := range s.Sizes {
+			if of, err := parseSizes(text); err != nil {
+				problems = append(problems, strings.Split(err.Error(), "\n")...)
+			} else if of.String() != text || slices.Contains(s.Sizes[:i], text) {
+				problems = append(problems, fmt.Sprintf("payload %s is listed twice, or is not written as %v", text, of))
+			}
+		}
+		return problems
 	}
 	return k
 }

@@ -46,10 +46,11 @@ type Scenario struct {
 	Name        string
 	Question    string
 	Arms        []Arm
-	QoS         []int // 0, 1, 2
-	Windows     []int // exchanges outstanding per connection, 1 to 65,535
-	Connections []int // publishing connections, spread over the nodes
-	Payloads    []int // bytes
+	QoS         []int    // 0, 1, 2
+	Windows     []int    // exchanges outstanding per connection, 1 to 65,535
+	Connections []int    // publishing connections, spread over the nodes
+	Payloads    []int    // bytes
+	Sizes       []string // distributions of payload sizes in their one spelling, further points beside Payloads
 	Duration    time.Duration
 	Warmup      time.Duration
 	Control     time.Duration // of the QoS 0 control run; negative: no control
@@ -65,8 +66,9 @@ type Scenario struct {
 	// Rates are those of open loops, in messages per second of all connections together; 0 is a closed loop, as fast as the
 	// window allows.
 	Rates    []int
-	Messages int // published in each run, for as long as that takes, instead of Duration; 0: Duration
-	Topics   int // of each publishing connection, in turns
+	Ramps    []Ramp // further points beside Rates
+	Messages int    // published in each run, for as long as that takes, instead of Duration; 0: Duration
+	Topics   int    // of each publishing connection, in turns
 
 	// Subscribers take part in the load, each of them to everything; 0: none. They have their own ledger.
 	Subscribers       int
@@ -76,6 +78,7 @@ type Scenario struct {
 
 	Version string // of MQTT that the load speaks: MQTT311 or MQTT5
 	Pin     string // CPUs of generator and slots: PinOff, PinAuto, or sets that ParsePins reads
+	Seed    int    // of the order of payload sizes; it is the same in every run
 
 	// QuickForm is what Quicken changes, from the scenario's own quick section; nil: the general short form.
 	QuickForm []Setting
@@ -96,25 +99,76 @@ type Arm struct {
 // Point is one combination of the swept values.
 type Point struct {
 	QoS, Window, Connections, Payload int
-	Rate                              int // messages per second; 0: closed loop
+	Rate                              int // messages per second, of a ramp at its start; 0: closed loop
+
+	RampTo int    // messages per second at the end of a ramp; 0: the rate is constant
+	Sizes  string // distribution of the payload sizes, of which Payload is the mean; "": all have that size
 }
 
-// Points expands the sweep: QoS outermost, then connections, payload, rate, and window innermost, each in the given order.
-// A Scenario without rates has the closed loop alone.
+// MeanRate is the messages per second that an open loop asks for over the whole of its measured time.
+func (p Point) MeanRate() float64 {
+	if p.RampTo > 0 {
+		return float64(p.Rate+p.RampTo) / 2
+	}
+	return float64(p.Rate)
+}
+
+// Ramp is the ramp in words that a scenario takes, "" if the rate is constant.
+func (p Point) Ramp() string {
+	if p.RampTo == 0 {
+		return ""
+	}
+	return Ramp{p.Rate, p.RampTo}.String()
+}
+
+// Points expands the sweep: QoS outermost, then connections, payload, rate, and window innermost, each in the given order,
+// single sizes before distributions and constant rates before ramps. A Scenario without rates has the closed loop alone.
 func (s *Scenario) Points() []Point {
 	var points []Point
 	for _, qos := range s.QoS {
 		for _, connections := range s.Connections {
-			for _, payload := range s.Payloads {
-				for _, rate := range listOr(s.Rates, 0) {
+			for _, payload := range s.payloads() {
+				for _, rate := range s.rates() {
 					for _, window := range s.Windows {
-						points = append(points, Point{QoS: qos, Window: window, Connections: connections, Payload: payload, Rate: rate})
+						points = append(points, Point{
+							QoS: qos, Window: window, Connections: connections, Payload: payload.Payload, Sizes: payload.Sizes,
+							Rate: rate.Rate, RampTo: rate.RampTo,
+						})
 					}
 				}
 			}
 		}
 	}
 	return points
+}
+
+// payloads are the points of the payloads alone.
+func (s *Scenario) payloads() (list []Point) {
+	for _, bytes := range s.Payloads {
+		list = append(list, Point{Payload: bytes})
+	}
+	for _, text := range s.Sizes {
+		p := Point{Sizes: text}
+		if of, err := parseSizes(text); err == nil { // else Validate says so
+			p.Payload = of.mean()
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// rates are the points of the rates alone.
+func (s *Scenario) rates() (list []Point) {
+	for _, rate := range s.Rates {
+		list = append(list, Point{Rate: rate})
+	}
+	for _, ramp := range s.Ramps {
+		list = append(list, Point{Rate: ramp.From, RampTo: ramp.To})
+	}
+	if list == nil {
+		return []Point{{}}
+	}
+	return list
 }
 
 // WithDefaults returns a copy, sharing nothing with s, in which every field that was zero has its default. Replicas
@@ -125,7 +179,11 @@ func (s Scenario) WithDefaults() Scenario {
 	s.QoS = listOr(s.QoS, 2)
 	s.Windows = listOr(s.Windows, 1, 10, 20, 256)
 	s.Connections = listOr(s.Connections, 1)
-	s.Payloads = listOr(s.Payloads, 256)
+	s.Sizes = slices.Clone(s.Sizes)
+	if len(s.Sizes) == 0 {
+		s.Payloads = listOr(s.Payloads, 256)
+	}
+	s.Payloads = slices.Clone(s.Payloads)
 	s.Duration = cmp.Or(s.Duration, 800*time.Millisecond)
 	s.Warmup = cmp.Or(s.Warmup, 100*time.Millisecond)
 	s.Control = cmp.Or(s.Control, 400*time.Millisecond)
@@ -135,7 +193,12 @@ func (s Scenario) WithDefaults() Scenario {
 	s.Replicas = cmp.Or(s.Replicas, min(s.Nodes, 3))
 	s.Verify = cmp.Or(s.Verify, 500*time.Millisecond)
 	s.Drain = cmp.Or(s.Drain, 20*time.Second)
-	s.Rates = listOr(s.Rates, 0)
+	s.Ramps = slices.Clone(s.Ramps)
+	if len(s.Ramps) == 0 {
+		s.Rates = listOr(s.Rates, 0)
+	}
+	s.Rates = slices.Clone(s.Rates)
+	s.Seed = cmp.Or(s.Seed, 1)
 	s.Topics = cmp.Or(s.Topics, 1)
 	s.SubscriberSession = cmp.Or(s.SubscriberSession, SessionClean)
 	s.Version = cmp.Or(s.Version, MQTT311)

@@ -12,14 +12,14 @@ import (
 func TestPoints(t *testing.T) {
 	s := Scenario{QoS: []int{1, 2}, Windows: []int{1, 10}, Connections: []int{1}, Payloads: []int{64, 256}}
 	want := []Point{
-		{1, 1, 1, 64, 0},
-		{1, 10, 1, 64, 0},
-		{1, 1, 1, 256, 0},
-		{1, 10, 1, 256, 0},
-		{2, 1, 1, 64, 0},
-		{2, 10, 1, 64, 0},
-		{2, 1, 1, 256, 0},
-		{2, 10, 1, 256, 0},
+		{QoS: 1, Window: 1, Connections: 1, Payload: 64},
+		{QoS: 1, Window: 10, Connections: 1, Payload: 64},
+		{QoS: 1, Window: 1, Connections: 1, Payload: 256},
+		{QoS: 1, Window: 10, Connections: 1, Payload: 256},
+		{QoS: 2, Window: 1, Connections: 1, Payload: 64},
+		{QoS: 2, Window: 10, Connections: 1, Payload: 64},
+		{QoS: 2, Window: 1, Connections: 1, Payload: 256},
+		{QoS: 2, Window: 10, Connections: 1, Payload: 256},
 	}
 	if diff := cmp.Diff(want, s.Points()); diff != "" {
 		t.Error(diff)

@@ -48,7 +48,7 @@ func (s *Scenario) Validate() error {
 		add("replicas %d with nodes %d: a stream cannot have more replicas than the cluster has nodes", full.Replicas, full.Nodes)
 	}
 	// Only sensible lists are multiplied.
-	if points := len(full.QoS) * len(full.Windows) * len(full.Connections) * len(full.Payloads) * len(full.Rates); valid && points > MaxPoints {
+	if points := len(full.QoS) * len(full.Windows) * len(full.Connections) * len(full.payloads()) * len(full.rates()); valid && points > MaxPoints {
 		add("%d combinations of qos, window, connections, payload and rate: at most %d in one run", points, MaxPoints)
 	}
 	for _, text := range s.Gate {
@@ -68,9 +68,12 @@ func (s *Scenario) Validate() error {
 
 // validateLoad finds settings that say nothing together.
 func (s *Scenario) validateLoad(add func(format string, args ...any)) {
-	for _, rate := range s.Rates {
-		if rate > 0 && s.Messages == 0 && float64(rate)*s.Duration.Seconds() < 1 {
-			add("rate %d for %v: not one message in a run; a longer duration is needed", rate, s.Duration)
+	for _, p := range s.rates() {
+		if p.Rate > 0 && s.Messages == 0 && p.MeanRate()*s.Duration.Seconds() < 1 {
+			add("rate %g for %v: not one message in a run; a longer duration is needed", p.MeanRate(), s.Duration)
+		}
+		if p.RampTo > 0 && s.Messages > 0 {
+			add("rate %s with messages: a ramp lasts as long as the duration, and messages end a run without one", p.Ramp())
 		}
 	}
 	if s.Subscribers > 0 {

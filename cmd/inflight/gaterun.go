@@ -67,11 +67,14 @@ func (f *gateFlags) gateRun(cmd *cobra.Command, cfg runner.Config, r *result.Res
 // remeasure runs the scenario of cfg at points alone and adds the cells to r as further passes: all blocks count, those of
 // the first run and the new ones.
 func remeasure(ctx context.Context, cfg runner.Config, r *result.Result, points []stat.Point, talk io.Writer) error {
-	type line struct{ qos, connections, payload, rate int }
+	type line struct {
+		qos, connections, payload, rate int
+		ramp, sizes                     string
+	}
 	var lines []line
 	windows := map[line][]int{}
 	for _, p := range points {
-		l := line{p.QoS, p.Connections, p.Payload, p.Rate}
+		l := line{p.QoS, p.Connections, p.Payload, p.Rate, p.Ramp, p.Sizes}
 		if windows[l] == nil {
 			lines = append(lines, l)
 		}
@@ -79,13 +82,23 @@ func remeasure(ctx context.Context, cfg runner.Config, r *result.Result, points 
 	}
 	rerun := result.Rerun{Started: time.Now().UTC(), FirstPass: lastPass(r) + 1}
 	for _, p := range points {
-		rerun.Points = append(rerun.Points, result.Point{QoS: p.QoS, Window: p.Window, Connections: p.Connections, Payload: p.Payload, Rate: p.Rate})
+		rerun.Points = append(rerun.Points, result.Point{QoS: p.QoS, Window: p.Window, Connections: p.Connections, Payload: p.Payload, Rate: p.Rate, Ramp: p.Ramp, Sizes: p.Sizes})
 	}
 	whole := cfg.OutDir
 	for i, l := range lines {
 		s := cfg.Scenario
 		s.QoS, s.Connections, s.Payloads, s.Windows = []int{l.qos}, []int{l.connections}, []int{l.payload}, windows[l]
-		s.Rates = []int{l.rate}
+		s.Rates, s.Ramps, s.Sizes = []int{l.rate}, nil, nil
+		if l.ramp != "" {
+			if err := s.Set("rate", l.ramp); err != nil {
+				return err
+			}
+		}
+		if l.sizes != "" {
+			if err := s.Set("payload", l.sizes); err != nil {
+				return err
+			}
+		}
 		below := fmt.Sprintf("rerun-%d", i+1)
 		cfg.Scenario, cfg.OutDir = s, filepath.Join(whole, below)
 		if err := makeNewDir(cfg.OutDir); err != nil {

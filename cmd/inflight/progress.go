@@ -248,10 +248,13 @@ func significant(v float64) string {
 }
 
 // labeller names points by what varies in the scenario.
-type labeller struct{ connections, payload bool }
+type labeller struct{ connections, payload, rate bool }
 
 func newLabeller(s *scenarios.Scenario) labeller {
-	return labeller{connections: len(s.Connections) > 1, payload: len(s.Payloads) > 1}
+	return labeller{
+		connections: len(s.Connections) > 1, payload: len(s.Payloads)+len(s.Sizes) > 1,
+		rate: len(s.Rates)+len(s.Ramps) > 1,
+	}
 }
 
 func (l labeller) point(p scenarios.Point) string {
@@ -259,8 +262,17 @@ func (l labeller) point(p scenarios.Point) string {
 	if l.connections {
 		text += ", " + count(p.Connections, "connection")
 	}
-	if l.payload {
+	switch {
+	case l.payload && p.Sizes != "":
+		text += fmt.Sprintf(", %s B", p.Sizes)
+	case l.payload:
 		text += fmt.Sprintf(", %d B", p.Payload)
+	}
+	switch {
+	case l.rate && p.RampTo > 0:
+		text += fmt.Sprintf(", %s/s", p.Ramp())
+	case l.rate && p.Rate > 0:
+		text += fmt.Sprintf(", %d/s", p.Rate)
 	}
 	return text
 }

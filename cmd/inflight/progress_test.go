@@ -140,8 +140,8 @@ func TestNumbersForPeople(t *testing.T) {
 		seconds(59_499 * time.Millisecond): "59s",
 		seconds(59_500 * time.Millisecond): "1m00s",
 		seconds(65 * time.Second):          "1m05s",
-		(labeller{}).point(scenarios.Point{QoS: 1}):                                           "QoS 1, window 0",
-		(labeller{true, true}).point(scenarios.Point{Window: 5, Connections: 1, Payload: 64}): "QoS 0, window 5, 1 connection, 64 B",
+		(labeller{}).point(scenarios.Point{QoS: 1}):                                                                 "QoS 1, window 0",
+		(labeller{connections: true, payload: true}).point(scenarios.Point{Window: 5, Connections: 1, Payload: 64}): "QoS 0, window 5, 1 connection, 64 B",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -60,6 +60,7 @@ type Series struct {
 	Points []Point
 	Loose  bool // no line between the points
 	Plain  bool // no markers: too many points; only every so many can be hovered
+	Dashed bool // a line alone, dashed: what was wanted, beside what came of it
 }
 
 // Band is a pale area between two lines.
@@ -106,7 +107,7 @@ func (c *Chart) SVG() string {
 	}
 	for i := range c.Series {
 		shift := dodge * (float64(i) - float64(len(c.Series)-1)/2)
-		if c.Series[i].Loose || c.Series[i].Plain {
+		if c.Series[i].Loose || c.Series[i].Plain || c.Series[i].Dashed {
 			shift = 0
 		}
 		c.Series[i].draw(&b, x, y, shift)
@@ -174,7 +175,11 @@ func (s *Series) draw(b *strings.Builder, x, y span, shift float64) {
 	}
 	fmt.Fprintf(b, `<g class="s a%d">`, s.Arm)
 	if !s.Loose && len(s.Points) > 1 {
-		b.WriteString(`<path class="line" d="`)
+		class := "line"
+		if s.Dashed {
+			class = "line dashed"
+		}
+		b.WriteString(`<path class="` + class + `" d="`)
 		for i, p := range s.Points {
 			command := "L"
 			if i == 0 {
@@ -183,6 +188,10 @@ func (s *Series) draw(b *strings.Builder, x, y span, shift float64) {
 			fmt.Fprintf(b, "%s%s %s", command, n(x.at(p.X)+shift), n(y.at(p.Y)))
 		}
 		b.WriteString(`"/>`)
+	}
+	if s.Dashed {
+		b.WriteString("</g>")
+		return
 	}
 	every := 1
 	if s.Plain {

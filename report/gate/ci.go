@@ -40,7 +40,13 @@ func (r *Report) JUnit(w io.Writer, unsure Unsure) error {
 			if p.Window > 0 {
 				name = fmt.Sprintf("%s, QoS %d, window %d, connections %d, payload %d", p.Arm, p.QoS, p.Window, p.Connections, p.Payload)
 			}
-			if p.Rate > 0 {
+			if p.Sizes != "" {
+				name += " (" + p.Sizes + ")"
+			}
+			switch {
+			case p.Ramp != "":
+				name += fmt.Sprintf(", rate %s/s", p.Ramp)
+			case p.Rate > 0:
 				name += fmt.Sprintf(", rate %d/s", p.Rate)
 			}
 			c := junit.Case{Class: "gate", Name: name}

@@ -76,6 +76,8 @@ type Place struct {
 	Connections int      `json:"connections"`
 	Payload     int      `json:"payload_bytes"`
 	Rate        int      `json:"rate_per_s,omitempty"` // of an open loop
+	Ramp        string   `json:"rate_ramp,omitempty"`
+	Sizes       string   `json:"payload_sizes,omitempty"`
 	Outcome     Outcome  `json:"outcome"`
 	Broken      bool     `json:"conformance_violated,omitempty"`
 	Text        string   `json:"text"`
@@ -211,7 +213,7 @@ func (r *Report) Open() []stat.Point {
 	seen := map[stat.Point]bool{}
 	for i := range r.Verdicts {
 		for _, p := range r.Verdicts[i].Places {
-			at := stat.Point{QoS: p.QoS, Window: p.Window, Connections: p.Connections, Payload: p.Payload, Rate: p.Rate}
+			at := stat.Point{QoS: p.QoS, Window: p.Window, Connections: p.Connections, Payload: p.Payload, Rate: p.Rate, Ramp: p.Ramp, Sizes: p.Sizes}
 			if p.Outcome == Inconclusive && p.Window > 0 && !seen[at] {
 				seen[at] = true
 				points = append(points, at)

@@ -225,16 +225,16 @@ func (j *judge) overall(r *rule.Rule) (out []Place) {
 }
 
 func where(at stat.Point) string {
-	text := fmt.Sprintf("QoS %d, %s in flight, %s, %s-byte payloads", at.QoS, human.Count(int64(at.Window)),
-		human.Plural(int64(at.Connections), "connection"), human.Count(int64(at.Payload)))
-	if at.Rate > 0 {
-		text += ", paced at " + human.Count(int64(at.Rate)) + "/s"
+	text := fmt.Sprintf("QoS %d, %s in flight, %s, %s", at.QoS, human.Count(int64(at.Window)),
+		human.Plural(int64(at.Connections), "connection"), human.Payload(at.Payload, at.Sizes))
+	if pace := human.Pace(at.Rate, at.Ramp); pace != "" {
+		text += ", " + pace
 	}
 	return text
 }
 
 func newPlace(arm, base string, at stat.Point) Place {
-	return Place{Arm: arm, Base: base, QoS: at.QoS, Window: at.Window, Connections: at.Connections, Payload: at.Payload, Rate: at.Rate}
+	return Place{Arm: arm, Base: base, QoS: at.QoS, Window: at.Window, Connections: at.Connections, Payload: at.Payload, Rate: at.Rate, Ramp: at.Ramp, Sizes: at.Sizes}
 }
 
 // ratio judges one pair at one point; ok is false when one of the two was not measured there.

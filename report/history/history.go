@@ -42,6 +42,8 @@ type Entry struct {
 	Connections int       `json:"connections"`
 	Payload     int       `json:"payload_bytes"`
 	Rate        int       `json:"rate_per_s,omitempty"`
+	Ramp        string    `json:"rate_ramp,omitempty"`
+	Sizes       string    `json:"payload_sizes,omitempty"`
 	Throughput  *float64  `json:"throughput_per_s,omitempty"`
 	P99         *float64  `json:"ack_service_p99_ns,omitempty"`
 	RSSPeak     *int64    `json:"rss_peak_bytes,omitempty"`
@@ -70,7 +72,7 @@ func Of(r *result.Result, commit string) ([]Entry, error) {
 			entry := Entry{
 				Schema: Schema, Started: r.Started.UTC(), Commit: commit, Scenario: r.Scenario.Name, Machine: machine,
 				Arm: a.Name, Target: a.Target, Version: a.Version,
-				QoS: at.QoS, Window: at.Window, Connections: at.Connections, Payload: at.Payload, Rate: at.Rate,
+				QoS: at.QoS, Window: at.Window, Connections: at.Connections, Payload: at.Payload, Rate: at.Rate, Ramp: at.Ramp, Sizes: at.Sizes,
 				RSSPeak: s.RSSPeak, Incorrect: s.Incorrect,
 			}
 			if s.Throughput != nil {

@@ -77,10 +77,10 @@ func (e *Entry) value(metric string) (float64, bool) {
 }
 
 func (e *Entry) series() string {
-	name := fmt.Sprintf("%s, arm %s, QoS %d, %d in flight, %s, %d-byte payloads", human.Clean(e.Scenario), human.Clean(e.Arm), e.QoS, e.Window,
-		human.Plural(int64(e.Connections), "connection"), e.Payload)
-	if e.Rate > 0 {
-		name += fmt.Sprintf(", paced at %d/s", e.Rate)
+	name := fmt.Sprintf("%s, arm %s, QoS %d, %d in flight, %s, %s", human.Clean(e.Scenario), human.Clean(e.Arm), e.QoS, e.Window,
+		human.Plural(int64(e.Connections), "connection"), human.Payload(e.Payload, e.Sizes))
+	if pace := human.Pace(e.Rate, e.Ramp); pace != "" {
+		name += ", " + pace
 	}
 	return name + " (" + human.Clean(e.Machine) + ")"
 }

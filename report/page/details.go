@@ -146,6 +146,12 @@ func (m *Model) gaps(r *result.Result) {
 			if g.Point.Rate > 0 {
 				row[3] = human.Count(int64(g.Point.Rate)) + "/s"
 			}
+			if g.Point.Ramp != "" {
+				row[3] = human.Clean(g.Point.Ramp) + "/s"
+			}
+			if g.Point.Sizes != "" {
+				row[2] = human.Clean(g.Point.Sizes)
+			}
 			for range m.Arms {
 				row = append(row, human.Absent)
 			}
@@ -160,10 +166,10 @@ func (m *Model) gaps(r *result.Result) {
 	if len(t.Rows) == 0 {
 		return
 	}
-	if len(r.Scenario.RatesPerS) == 0 {
+	if len(r.Scenario.RatesPerS) == 0 && len(r.Scenario.RateRamps) == 0 {
 		t.drop(3)
 	}
-	if len(r.Scenario.Payloads) < 2 {
+	if len(r.Scenario.Payloads)+len(r.Scenario.PayloadSizes) < 2 {
 		t.drop(2)
 	}
 	m.Gaps = &t

@@ -139,9 +139,9 @@ func describe(p stat.Point, byConnections bool) string {
 	} else {
 		parts = append(parts, human.Plural(int64(p.Connections), "connection"))
 	}
-	parts = append(parts, human.Count(int64(p.Payload))+"-byte payloads")
-	if p.Rate > 0 {
-		parts = append(parts, "paced at "+human.Count(int64(p.Rate))+"/s")
+	parts = append(parts, human.Payload(p.Payload, p.Sizes))
+	if pace := human.Pace(p.Rate, p.Ramp); pace != "" {
+		parts = append(parts, pace)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -452,6 +452,7 @@ func (d *drawer) timeLines() []Figure {
 	runs.Alt = alt("Throughput of every run over time", runs.Series)
 	memory.Alt = alt("Memory of the broker over time", memory.Series)
 	out := newFigure("Every run, in the order in which they were made", "A drift or a jump here is the machine's, if both arms show it.", runs.SVG(), runs.Series)
+	out = append(out, d.paces()...)
 	return append(out, newFigure("Memory over time", "", memory.SVG(), memory.Series)...)
 }
 

@@ -168,10 +168,10 @@ func (m *Model) groups(r *result.Result) {
 		if !ok {
 			i = len(m.Groups)
 			index[key] = i
-			heading := fmt.Sprintf("QoS %d, %s, %s-byte payloads",
-				p.QoS, human.Plural(int64(p.Connections), "connection"), human.Count(int64(p.Payload)))
-			if p.Rate > 0 {
-				heading += fmt.Sprintf(", paced at %s/s", human.Count(int64(p.Rate)))
+			heading := fmt.Sprintf("QoS %d, %s, %s",
+				p.QoS, human.Plural(int64(p.Connections), "connection"), human.Payload(p.Payload, p.Sizes))
+			if pace := human.Pace(p.Rate, p.Ramp); pace != "" {
+				heading += ", " + pace
 			}
 			m.Groups = append(m.Groups, Group{Heading: heading})
 		}
@@ -396,7 +396,7 @@ func warnings(r *result.Result, grouped bool) []string {
 		c := &r.Comparisons[i]
 		at := human.Count(int64(c.Window))
 		if grouped {
-			at = fmt.Sprintf("QoS %d with %s, %s bytes%s and %s", c.QoS, human.Plural(int64(c.Connections), "connection"), human.Count(int64(c.Payload)), paced(c), at)
+			at = fmt.Sprintf("QoS %d with %s, %s%s and %s", c.QoS, human.Plural(int64(c.Connections), "connection"), bytesOf(c), paced(c), at)
 		}
 		for _, w := range c.Warnings {
 			if said[at+w.Code] {
@@ -426,10 +426,21 @@ func warnings(r *result.Result, grouped bool) []string {
 
 // paced is the rate of a comparison's open loop, "" for a closed loop.
 func paced(c *result.Comparison) string {
-	if c.RatePerS <= 0 {
+	switch {
+	case c.RatePerS <= 0:
 		return ""
+	case c.Ramp != "":
+		return ", " + human.Clean(c.Ramp) + "/s"
 	}
 	return fmt.Sprintf(", %s/s", human.Count(int64(c.RatePerS)))
+}
+
+// bytesOf is the payload of a comparison in words.
+func bytesOf(c *result.Comparison) string {
+	if c.Sizes != "" {
+		return human.Clean(c.Sizes) + " bytes"
+	}
+	return human.Count(int64(c.Payload)) + " bytes"
 }
 
 // calibration says in a line what is known of the machine; empty if nothing is.
@@ -543,7 +554,7 @@ func scenario(r *result.Result) []Pair {
 		{"QoS", ints(s.QoS)},
 		{"in flight", ints(s.Windows)},
 		{"connections", ints(s.Connections)},
-		{"payload bytes", ints(s.Payloads)},
+		{"payload bytes", strings.Trim(ints(s.Payloads)+"; "+human.Clean(strings.Join(s.PayloadSizes, "; ")), "; ")},
 		{"passes", strconv.Itoa(s.Passes)},
 		{"blocks per pass and point", strconv.Itoa(s.Blocks)},
 		{"one run of an arm", span(s.DurationNS)},

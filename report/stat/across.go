@@ -27,7 +27,7 @@ func Across(earlier, later *result.Result, base, arm string, at Point, metric st
 		terms := []term{{m.aloneOf(later, arm, cell), 1}, {m.aloneOf(earlier, base, cell), -1}}
 		if normalise {
 			own := at
-			own.QoS, own.Rate = 0, 0
+			own.QoS, own.Rate, own.Ramp = 0, 0, ""
 			control := func(c *result.Cell) bool { return c.Control && PointOf(c) == own }
 			terms = append(terms, term{m.aloneOf(later, arm, control), -1}, term{m.aloneOf(earlier, base, control), 1})
 		}

@@ -9,18 +9,20 @@ import (
 // Point is one combination of the swept values.
 type Point struct {
 	QoS, Window, Connections, Payload int
-	Rate                              int // messages per second that an open loop was asked for; 0: closed loop
+	Rate                              int // messages per second that an open loop was asked for, of a ramp their mean; 0: closed loop
+
+	Ramp, Sizes string // as in result.Cell: "" for a constant rate, and for payloads of one size
 }
 
 // PointOf returns the point that a cell belongs to. A control cell belongs to the cell with its window, connections and
 // payload, at whatever QoS that one has; its own QoS is 0.
 func PointOf(c *result.Cell) Point {
-	return Point{QoS: c.QoS, Window: c.Window, Connections: c.Connections, Payload: c.Payload, Rate: int(c.RatePerS)}
+	return Point{QoS: c.QoS, Window: c.Window, Connections: c.Connections, Payload: c.Payload, Rate: int(c.RatePerS), Ramp: c.Ramp, Sizes: c.Sizes}
 }
 
 // PointOfComparison returns the point that a comparison is of.
 func PointOfComparison(c *result.Comparison) Point {
-	return Point{QoS: c.QoS, Window: c.Window, Connections: c.Connections, Payload: c.Payload, Rate: int(c.RatePerS)}
+	return Point{QoS: c.QoS, Window: c.Window, Connections: c.Connections, Payload: c.Payload, Rate: int(c.RatePerS), Ramp: c.Ramp, Sizes: c.Sizes}
 }
 
 // Points returns the points that were measured, without the controls, in the order of the cells.

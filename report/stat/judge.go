@@ -148,7 +148,7 @@ func (v *versus) compare(m metric, point Point, pairs []pair) *comparison {
 	}
 	c := &comparison{versus: v, metric: m, effect: e.effect()}
 	c.Comparison = result.Comparison{
-		QoS: point.QoS, Window: point.Window, Connections: point.Connections, Payload: point.Payload, RatePerS: float64(point.Rate),
+		QoS: point.QoS, Window: point.Window, Connections: point.Connections, Payload: point.Payload, RatePerS: float64(point.Rate), Ramp: point.Ramp, Sizes: point.Sizes,
 		Passes: e.ratios(), Blocks: e.n, SlotEffect: e.slotEffect(pairs),
 	}
 	for _, p := range pairs {

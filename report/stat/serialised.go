@@ -19,11 +19,14 @@ const (
 // serialised finds arms that gain nothing from a larger window where another arm gains: the plain-words finding that a
 // stop-and-wait path leaves behind.
 func serialised(r *result.Result, warn func(code, format string, args ...any)) {
-	type line struct{ QoS, Connections, Payload, Rate int }
+	type line struct {
+		QoS, Connections, Payload, Rate int
+		Ramp, Sizes                     string
+	}
 	var lines []line
 	windows := map[line][]Point{}
 	for _, p := range Points(r) {
-		l := line{p.QoS, p.Connections, p.Payload, p.Rate}
+		l := line{p.QoS, p.Connections, p.Payload, p.Rate, p.Ramp, p.Sizes}
 		if windows[l] == nil {
 			lines = append(lines, l)
 		}

@@ -194,7 +194,11 @@ func rates(r *result.Result, warn func(code, format string, args ...any)) {
 				continue
 			}
 			used := ResourcesOf(r, arm.Name, p)
-			behind = append(behind, fmt.Sprintf("%.0f of %d/s at QoS %d, %d written late, %d not at all", s.Throughput.Value, p.Rate, p.QoS, used.Late, used.Missed))
+			text := fmt.Sprintf("%.0f of %d/s at QoS %d, %d written late, %d not at all", s.Throughput.Value, p.Rate, p.QoS, used.Late, used.Missed)
+			if rate, ok := fellBehind(r, arm.Name, p); ok {
+				text += fmt.Sprintf("; on its way %s/s it fell behind at about %.0f/s", p.Ramp, rate)
+			}
+			behind = append(behind, text)
 		}
 		if len(behind) > 0 {
 			warn(CodeRate, "%s: the rate that was asked for was not reached (%s)", arm.Name, strings.Join(behind, "; "))

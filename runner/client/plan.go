@@ -38,6 +38,7 @@ type Plan struct {
 	QoS         int      // 0, 1 or 2
 	Window      int      // exchanges outstanding per connection, 1 to 65,535; at QoS 0 messages not yet fenced
 	Payload     int      // bytes; with a Ledger at least ledger.HeaderSize
+	Sizes       []int    // bytes of a connection's consecutive messages, over and over; the largest is Payload; nil: all have Payload
 
 	Topic    func(conn int) string // nil: inflight/RUN/CONN
 	Topics   int                   // of each connection, taken in turns: Topic with /0, /1, ... behind it; 0 or 1: Topic itself
@@ -54,7 +55,8 @@ type Plan struct {
 	// Rate makes the loop open: so many messages per second, all connections together, on a schedule that is fixed when a Run
 	// begins and does not wait for the broker. The Window bounds what is outstanding: a message whose instant has come
 	// waits for a place, and its wait counts. 0: closed loop, as fast as the window allows.
-	Rate float64
+	// With RampTo the rate changes evenly from Rate to RampTo over the measured time, and the warm-up is at Rate.
+	Rate, RampTo float64
 
 	Epoch time.Time // of the times in the payloads, with a Ledger and a Payload of ledger.TimedSize; zero: when Open begins
 
@@ -69,6 +71,7 @@ type Plan struct {
 // Stats is what one Run measured. Histograms are in nanoseconds; those that do not exist at the QoS are nil.
 type Stats struct {
 	Messages int64         // exchanges completed within the measured time
+	Bytes    int64         // of their payloads
 	Duration time.Duration // the measured time itself; shorter than planned when the run ended early
 
 	AckService *hdrhistogram.Histogram // QoS 1, 2: before the write of the PUBLISH -> PUBACK or PUBCOMP read
@@ -83,12 +86,19 @@ type Stats struct {
 	Late, Missed int64
 
 	InFlightMean float64 // mean exchanges outstanding per connection over the measured time
+	Spread       *Spread // of the connections, where there are several
 	Order        result.Order
 
 	Published    int64     // whole run: warm-up, measured time and drain
 	Acknowledged int64     // whole run; at QoS 0: fenced
 	LastAck      time.Time // when the last of them was read; zero when there was none
 	CPUSeconds   *float64  // own process, user and system, over the measured time; nil where it cannot be read
+}
+
+// Spread is how far apart the connections of a Run were in its measured time.
+type Spread struct {
+	InFlightLow, InFlightHigh float64 // the lowest and the highest of their means of exchanges outstanding
+	Fewest, Most              int64   // exchanges that one of them completed
 }
 
 // withDefaults fills in what is zero.
@@ -114,6 +124,15 @@ func (p Plan) withDefaults() Plan {
 	return p
 }
 
+// pace is the schedule of the open loop; the zero Pace for a closed one.
+func (p *Plan) pace() load.Pace {
+	pace := load.Pace{From: p.Rate, To: p.Rate}
+	if p.RampTo > 0 {
+		pace.To, pace.Hold, pace.Over = p.RampTo, p.Warmup, p.Duration
+	}
+	return pace
+}
+
 // Validate reports every problem of the plan at once.
 func (p *Plan) Validate() error {
 	var problems []error
@@ -131,9 +150,15 @@ func (p *Plan) Validate() error {
 	bad(p.Ledger != nil && p.Payload < ledger.HeaderSize, "payload of %d bytes: the ledger's header takes %d",
 		p.Payload, ledger.HeaderSize)
 	bad(p.Ledger != nil && p.Ledger.Connections() < p.Connections, "a ledger of fewer than %d connections", p.Connections)
+	for _, n := range p.Sizes {
+		bad(n < 0 || n > p.Payload, "a payload of %d bytes among sizes up to %d", n, p.Payload)
+		bad(p.Ledger != nil && n < ledger.HeaderSize, "a payload of %d bytes: the ledger's header takes %d", n, ledger.HeaderSize)
+	}
 	bad(p.Warmup < 0 || p.Duration < 0 || p.MaxMessages < 0, "warm-up, duration or number of messages below 0")
 	bad(p.Topics > MaxTopics, "%d topics of each connection: at most %d", p.Topics, MaxTopics)
 	bad(!(p.Rate >= 0) || p.Rate > MaxRate, "a rate of %v messages per second: must be 0 to %d", p.Rate, MaxRate)
+	bad(!(p.RampTo >= 0) || p.RampTo > MaxRate, "a ramp to %v messages per second: must be 0 to %d", p.RampTo, MaxRate)
+	bad(p.RampTo > 0 && (p.Rate == 0 || p.Duration == 0), "a ramp without a rate that it starts at, or without a duration")
 	bad(p.Duration == 0 && p.MaxMessages == 0, "neither a duration nor a number of messages")
 	if len(problems) > 0 {
 		return fmt.Errorf("load: %w", errors.Join(problems...))

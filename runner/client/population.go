@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,6 +33,7 @@ type Population struct {
 	payload []byte // of every message, where it is not stamped
 	pubs    []*publisher
 	recs    []*recorder
+	running atomic.Pointer[schedule] // the Run under way, of all connections together
 }
 
 // Open checks the plan and dials every connection. On an error none stays open.
@@ -107,6 +109,8 @@ func (p *Population) Run(ctx context.Context) (*Stats, error) {
 	if p.plan.Duration > 0 {
 		s.to = s.from + p.plan.Duration
 	}
+	s.pace = load.Turn{Pace: p.plan.pace(), Of: 1}
+	p.running.Store(&s)
 	all := make([]counts, len(p.pubs))
 	finished := make(chan struct{})
 	cpu := p.watchCPU(s, finished)
@@ -166,13 +170,24 @@ func (p *Population) Published() (n int64) {
 	return n
 }
 
+// Due is the number of messages that the schedule of an open loop wants written by now, in the Run under way or the last one;
+// 0 for a closed loop, and before any Run. It may be called from any goroutine.
+func (p *Population) Due() int64 {
+	s := p.running.Load()
+	if s == nil || !s.open() {
+		return 0
+	}
+	due := s.due(min(time.Since(p.epoch), s.to-1))
+	if p.plan.MaxMessages > 0 {
+		due = min(due, p.plan.MaxMessages)
+	}
+	return due
+}
+
 // share is the schedule of connection i: MaxMessages are split evenly, the first ones take the rest; the connections take
 // turns in the schedule of an open loop.
 func (p *Population) share(s schedule, i int) schedule {
-	if p.plan.Rate > 0 {
-		s.step = float64(len(p.pubs)) * float64(time.Second) / p.plan.Rate
-		s.start += time.Duration(float64(i) * float64(time.Second) / p.plan.Rate)
-	}
+	s.pace.Number, s.pace.Of = int64(i), int64(len(p.pubs))
 	s.quota = -1
 	if p.plan.MaxMessages > 0 {
 		n := int64(len(p.pubs))
@@ -190,6 +205,7 @@ func (p *Population) sum(s schedule, all []counts, err error) *Stats {
 	early := true
 	for _, c := range all {
 		stats.Messages += c.messages
+		stats.Bytes += c.bytes
 		stats.Published += c.published
 		stats.Acknowledged += c.acknowledged
 		stats.Late += c.late
@@ -200,6 +216,7 @@ func (p *Population) sum(s schedule, all []counts, err error) *Stats {
 		end = max(end, c.end)
 		early = early && c.early
 	}
+	stats.Spread = spreadOf(all)
 	if lastAck > 0 {
 		stats.LastAck = p.epoch.Add(lastAck)
 	}
@@ -214,6 +231,18 @@ func (p *Population) sum(s schedule, all []counts, err error) *Stats {
 	stats.AckService, stats.Receive, stats.Release, stats.Fence = l.ack, l.receive, l.release, l.fence
 	stats.AckResponse = l.response
 	return stats
+}
+
+func spreadOf(all []counts) *Spread {
+	if len(all) < 2 {
+		return nil
+	}
+	s := &Spread{InFlightLow: all[0].inFlight, InFlightHigh: all[0].inFlight, Fewest: all[0].messages, Most: all[0].messages}
+	for _, c := range all[1:] {
+		s.InFlightLow, s.InFlightHigh = min(s.InFlightLow, c.inFlight), max(s.InFlightHigh, c.inFlight)
+		s.Fewest, s.Most = min(s.Fewest, c.messages), max(s.Most, c.messages)
+	}
+	return s
 }
 
 func addOrder(sum *result.Order, o *load.Order) {

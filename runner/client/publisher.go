@@ -17,28 +17,27 @@ import (
 
 // schedule is when one Run does what, on the clock of the population.
 type schedule struct {
-	start    time.Duration // of an open loop: the instant of its first message
-	step     float64       // of an open loop: nanoseconds between its messages; 0: closed loop
+	start    time.Duration // of the Run, and of its pace
+	pace     load.Turn     // of an open loop
 	from, to time.Duration // the measured time
 	drain    time.Duration // bound on waiting after the last PUBLISH
 	stall    time.Duration
 	quota    int64 // messages of this connection; below 0: no bound
 }
 
+// open reports whether the loop is.
+func (s *schedule) open() bool { return s.pace.Open() }
+
 // instant is when message number n of this Run, from 0, is to be written.
-func (s *schedule) instant(n int64) time.Duration { return s.start + time.Duration(float64(n)*s.step) }
+func (s *schedule) instant(n int64) time.Duration { return s.start + s.pace.At(n) }
 
 // due is how many messages are to be written by now.
-func (s *schedule) due(now time.Duration) int64 {
-	if now < s.start {
-		return 0
-	}
-	return int64(float64(now-s.start)/s.step) + 1
-}
+func (s *schedule) due(now time.Duration) int64 { return s.pace.Due(now - s.start) }
 
 // counts are what one connection did in one Run.
 type counts struct {
 	messages                int64 // completed within the measured time
+	bytes                   int64 // of their payloads
 	published, acknowledged int64
 	lastAck                 time.Duration // 0: none
 	early                   bool          // publishing ended before the measured time did
@@ -57,7 +56,9 @@ type publisher struct {
 
 	headers [][]byte // by topic: a PUBLISH up to its payload
 	idBack  int      // so many bytes before the payload is the Packet Identifier
-	payload []byte   // shared with other connections
+	payload []byte   // the longest; shared with other connections
+	sizes   []int    // of the payloads, by sequence number plus offset, over and over; nil: all are the longest
+	offset  int64    // so that connections do not send the same size at the same time
 	timed   bool     // payloads have a time in their stamp
 	made    time.Duration
 
@@ -73,7 +74,8 @@ type publisher struct {
 }
 
 func newPublisher(conn *Conn, epoch time.Time, plan *Plan, number int, payload []byte, rec *recorder) (*publisher, error) {
-	p := &publisher{loop: loop{conn: conn, epoch: epoch}, payload: payload, rec: rec}
+	p := &publisher{loop: loop{conn: conn, epoch: epoch}, payload: payload, rec: rec, sizes: plan.Sizes}
+	p.offset = int64(number) * sizesApart
 	var err error
 	if plan.QoS == 0 {
 		p.fences, err = load.NewFences(plan.Window)
@@ -171,7 +173,7 @@ func (p *publisher) loopUntilDone() error {
 		wake := heard + p.sched.stall
 		if stopped >= 0 {
 			wake = min(wake, stopped+p.sched.drain)
-		} else if p.sched.step > 0 && p.room() > 0 {
+		} else if p.sched.open() && p.room() > 0 {
 			wake = min(wake, p.sched.instant(p.c.published))
 		}
 		var err error
@@ -233,7 +235,7 @@ func (p *publisher) room() int {
 
 // missed is how many messages of an open loop were due in the measured time, which is over at now, and are not written.
 func (p *publisher) missed(now time.Duration) int64 {
-	if p.sched.step <= 0 {
+	if !p.sched.open() {
 		return 0
 	}
 	due := p.sched.due(min(now, p.sched.to-1)) // what is due at its end is not part of it
@@ -256,7 +258,7 @@ func (p *publisher) fill(now time.Duration, stopped bool) (more bool) {
 	left := int64(0)
 	if !stopped {
 		left = p.left()
-		if p.sched.step > 0 {
+		if p.sched.open() {
 			due := max(0, p.sched.due(now)-p.c.published)
 			if left < 0 || due < left {
 				left = due
@@ -307,9 +309,14 @@ func (p *publisher) append(seq int64) (payloadAt int) {
 	if n := int64(len(p.headers)); n > 1 {
 		header = p.headers[seq%n]
 	}
-	p.out = append(p.out, header...)
+	size := p.size(seq)
+	if p.sizes == nil {
+		p.out = append(p.out, header...)
+	} else {
+		p.out = appendSized(p.out, header, size)
+	}
 	payloadAt = len(p.out)
-	p.out = append(p.out, p.payload...)
+	p.out = append(p.out, p.payload[:size]...)
 	if p.book != nil {
 		if p.timed {
 			p.book.StampAt(p.out[payloadAt:], seq, p.made)
@@ -322,9 +329,43 @@ func (p *publisher) append(seq int64) (payloadAt int) {
 	return payloadAt
 }
 
+// sizesApart is how far apart consecutive connections are in the table of sizes: coprime to any table's length that is a power
+// of two.
+const sizesApart = 1_009
+
+// size is the payload of message seq of the connection, bytes. It is the same in every Run of every population with this plan.
+func (p *publisher) size(seq int64) int {
+	if p.sizes == nil {
+		return len(p.payload)
+	}
+	return p.sizes[(seq+p.offset)%int64(len(p.sizes))]
+}
+
+// bytes is the payload of n consecutive messages.
+func (p *publisher) bytes(first, n int64) (sum int64) {
+	if p.sizes == nil {
+		return n * int64(len(p.payload))
+	}
+	for i := range n {
+		sum += int64(p.size(first + i))
+	}
+	return sum
+}
+
+// appendSized appends the header of a PUBLISH whose payload has size bytes; header is that of one with another payload.
+func appendSized(out, header []byte, size int) []byte {
+	fixed := 2 // the type, and a Remaining Length that ends at its first byte below 128, section 2.2.3
+	for header[fixed-1] >= 128 {
+		fixed++
+	}
+	out = append(out, header[0])
+	out = binary.AppendUvarint(out, uint64(len(header)-fixed+size)) // a Variable Byte Integer is a varint
+	return append(out, header[fixed:]...)
+}
+
 func (p *publisher) sent(now time.Duration) {
 	if n := p.c.published - p.stamped; n > 0 {
-		if p.sched.step > 0 && now > p.sched.from && now <= p.sched.to {
+		if p.sched.open() && now > p.sched.from && now <= p.sched.to {
 			p.c.late += min(max(0, p.sched.due(now-LateAfter)-p.stamped), n)
 		}
 		p.stamped = p.c.published
@@ -340,7 +381,7 @@ func (p *publisher) sent(now time.Duration) {
 // handle takes every packet that is in the buffer; all of them arrived at now.
 func (p *publisher) handle(now time.Duration) error {
 	p.measuring = now > p.sched.from && now <= p.sched.to
-	if p.measuring || p.sched.step > 0 {
+	if p.measuring || p.sched.open() {
 		p.rec.Lock()
 		defer p.rec.Unlock()
 	}
@@ -397,7 +438,7 @@ func (p *publisher) one(f packet.Frame, now time.Duration) error {
 	if p.book != nil {
 		p.book.Acknowledged(d.Seq)
 	}
-	if p.sched.step > 0 {
+	if p.sched.open() {
 		// By its instant, whenever it was answered: else the slowest of a stall at the end would be left out.
 		if at := p.sched.instant(d.Seq - p.base); at >= p.sched.from && at < p.sched.to {
 			p.response.add(now - at)
@@ -405,6 +446,7 @@ func (p *publisher) one(f packet.Frame, now time.Duration) error {
 	}
 	if p.measuring {
 		p.c.messages++
+		p.c.bytes += int64(p.size(d.Seq))
 		p.ack.add(d.Service)
 		if t == packet.PUBCOMP {
 			p.release.add(d.Release)
@@ -433,6 +475,7 @@ func (p *publisher) fenced(f packet.Frame, now time.Duration) error {
 	}
 	if p.measuring {
 		p.c.messages += int64(n)
+		p.c.bytes += p.bytes(first, int64(n))
 		p.fence.add(leg)
 	}
 	return nil

@@ -47,6 +47,9 @@ type Point struct {
 	Connections int `json:"connections"`
 	Payload     int `json:"payload_bytes"`
 	Rate        int `json:"rate_per_s,omitempty"` // of an open loop
+
+	Ramp  string `json:"rate_ramp,omitempty"`     // as in Cell
+	Sizes string `json:"payload_sizes,omitempty"` // as in Cell
 }
 
 // Tool identifies the program that made the result.
@@ -76,6 +79,9 @@ type Scenario struct {
 
 	Gate []string `json:"gate,omitempty"` // rules of package scenarios/rule, in their one spelling
 
+	PayloadSizes      []string  `json:"payload_sizes,omitempty"`       // distributions, beside Payloads
+	RateRamps         []string  `json:"rate_ramps,omitempty"`          // beside the constant rates
+	Seed              int       `json:"seed,omitempty"`                // of the order of sizes
 	Version           string    `json:"version,omitempty"`             // of MQTT that the load speaks: 3.1.1 or 5; "" is 3.1.1
 	RatePerS          float64   `json:"rate_per_s,omitempty"`          // open loop: messages per second of a run; 0: closed loop
 	RatesPerS         []float64 `json:"rates_per_s,omitempty"`         // several of them, 0 being a closed loop
@@ -214,6 +220,19 @@ type Cell struct {
 	Late     int64   `json:"late,omitempty"`
 	Missed   int64   `json:"missed,omitempty"`
 
+	// Ramp is the rate of an open loop that changed evenly over each run, as "1000..20000", of which RatePerS is the mean; "" for a
+	// constant one. Sizes is the distribution of payload sizes, as a scenario has it, of which Payload is the mean; "" if all
+	// payloads had that size.
+	Ramp  string `json:"rate_ramp,omitempty"`
+	Sizes string `json:"payload_sizes,omitempty"`
+
+	PayloadBytesPerS *float64 `json:"payload_bytes_per_s,omitempty"` // of the acknowledged messages, over the measured time
+
+	// Of all connections in any run of the cell: the fewest and the most messages that one of them got through, which are alike
+	// where none is starved.
+	FewestMessages *int64 `json:"connection_messages_fewest,omitempty"`
+	MostMessages   *int64 `json:"connection_messages_most,omitempty"`
+
 	// Subscribers that took part in the load, and what all of them together received within the time from the start of the
 	// load to its last delivery.
 	Subscribers   int      `json:"subscribers,omitempty"`
@@ -263,6 +282,7 @@ type Sample struct {
 	RSS       *int64   `json:"rss_bytes,omitempty"`
 	CPU       *float64 `json:"cpu_s,omitempty"` // used since the broker was started
 	Published int64    `json:"published"`       // in this run of the load
+	Due       int64    `json:"due,omitempty"`   // open loop: what its schedule wanted published by then
 	Delivered int64    `json:"delivered,omitempty"`
 }
 
@@ -300,6 +320,9 @@ type InFlight struct {
 	Requested    int     `json:"requested"`
 	AchievedMean float64 `json:"achieved_mean"`
 	Little       float64 `json:"little,omitempty"`
+
+	LowestMean  float64 `json:"lowest_mean,omitempty"`  // of the connection with the fewest outstanding in a run
+	HighestMean float64 `json:"highest_mean,omitempty"` // of that with the most
 }
 
 // Node is one process of the broker during the runs of the cell, or the load generator.
@@ -391,7 +414,9 @@ type Comparison struct {
 	Connections int       `json:"connections"`
 	Payload     int       `json:"payload_bytes"`
 	RatePerS    float64   `json:"rate_per_s,omitempty"`
-	Metric      string    `json:"metric"` // throughput, ack_service_p99
+	Ramp        string    `json:"rate_ramp,omitempty"`     // as in Cell
+	Sizes       string    `json:"payload_sizes,omitempty"` // as in Cell
+	Metric      string    `json:"metric"`                  // throughput, ack_service_p99
 	Ratio       float64   `json:"ratio"`
 	Low         *float64  `json:"low,omitempty"`
 	High        *float64  `json:"high,omitempty"`

@@ -31,6 +31,25 @@ func Count(n int64) string {
 	return sign + b.String()
 }
 
+// Pace says which schedule an open loop had, by its rate and its ramp as in a result's cell; "" for a closed loop.
+func Pace(perSecond int, ramp string) string {
+	switch {
+	case perSecond <= 0:
+		return ""
+	case ramp != "":
+		return "ramped " + Clean(ramp) + "/s"
+	}
+	return "paced at " + Count(int64(perSecond)) + "/s"
+}
+
+// Payload says how large payloads were, by their mean in bytes and their distribution as in a result's cell.
+func Payload(bytes int, sizes string) string {
+	if sizes != "" {
+		return fmt.Sprintf("payloads of %s bytes (mean %s)", Clean(sizes), Count(int64(bytes)))
+	}
+	return Count(int64(bytes)) + "-byte payloads"
+}
+
 // Rate writes messages per second: whole from 100 on, three significant digits below and above a million.
 func Rate(perSecond float64) string {
 	if perSecond >= 999_999.5 {
