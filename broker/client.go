@@ -279,6 +279,11 @@ func (s *Server) tryConnect(ctx context.Context, c *conn, p *packet.Connect) err
 	if err := s.claim(ctx, p.ClientID); err != nil {
 		return err
 	}
+	if old != nil && !p.CleanSession {
+		if err := s.stillServes(ctx, old); err != nil {
+			return err
+		}
+	}
 	now := time.Now()
 	present := !p.CleanSession && (old != nil && old.lives(now) || rec != nil && rec.Lives(now))
 	present = present && c.mayResume(old, rec)
@@ -329,6 +334,26 @@ func (s *Server) tryConnect(ctx context.Context, c *conn, p *packet.Connect) err
 	}
 	c.attach(cl, present, held)
 	return nil
+}
+
+// stillServes makes sure that no other node has gone on with a kept session since this one served it: that node may not have
+// been able to ask this one for it. What is in memory here is then of before, and sending it again would be sending twice.
+func (s *Server) stillServes(ctx context.Context, cl *client) error {
+	if cl.clean || s.nc == nil {
+		return nil
+	}
+	rec, err := s.store.Session(ctx, cl.id)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("read session: %w", err)
+	}
+	cl.saving.Lock()
+	current := err == nil && rec.Node == s.cfg.Node && rec.Revision == cl.revision
+	cl.saving.Unlock()
+	if current {
+		return nil
+	}
+	s.let(cl)
+	return errTakenOver
 }
 
 // claim fences off what other nodes may still have under way for a client, where the store can.

@@ -8,7 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"inflight/broker/packet"
+	"inflight/broker/session"
+	"inflight/broker/store"
+	"inflight/broker/store/journal"
 	"inflight/broker/store/staged"
 )
 
@@ -128,6 +133,73 @@ func TestOutboundTakenElsewhere(t *testing.T) {
 	w.wantClosed()
 	w = connect(t, s, "w", "keep", "present")
 	w.want(`PUBLISH q2 a "1" dup`, `PUBLISH q2 a "2"`)
+}
+
+// What a node still has in memory of a session that another one has gone on with meanwhile, without asking, is not sent
+// when the client comes back: its messages are settled, and the receiver would take them for new ones.
+func TestStaleSessionIsNotResumed(t *testing.T) {
+	t.Parallel()
+	opens := map[string]func(nc *nats.Conn) (store.Store, error){
+		StoreStaged: func(nc *nats.Conn) (store.Store, error) {
+			return staged.Open(t.Context(), staged.Config{Conn: nc, Node: "another"})
+		},
+		StoreJournal: func(nc *nats.Conn) (store.Store, error) { return journal.Open(t.Context(), journal.Config{Conn: nc}) },
+	}
+	eachDurable(t, func(t *testing.T, on string) {
+		s := open(t, on)
+		w := connect(t, s, "w", "keep")
+		w.subscribe("a", 2)
+		p := connect(t, s, "p")
+		p.completes(1, "a", "1")
+		w.want(`PUBLISH q2 a "1"`)
+		settleDown(w)
+		w.cut()
+		nc, err := s.node.Connect("another")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := opens[on](nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		if c, ok := other.(store.Claimer); ok {
+			if err := c.Claim(t.Context(), "w"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rec, err := other.Session(t.Context(), "w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Node = "another"
+		if err := other.SwapSession(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		record, err := other.Outbound(t.Context(), "w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sender, _, err := session.Restore(10, record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sender.Pubrec(nil, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := sender.Pubcomp(1); err != nil {
+			t.Fatal(err)
+		}
+		written := make(chan error, 1)
+		other.PutOutbound("w", sender.Record(nil), func(err error) { written <- err })
+		if err := <-written; err != nil {
+			t.Fatal(err)
+		}
+		w = connect(t, s, "w", "keep", "present")
+		p.completes(2, "a", "2")
+		w.want(`PUBLISH q2 a "2"`)
+		w.wantQuiet()
+	})
 }
 
 // Q2O-06 to -10: wherever a session goes on, exactly what is owed is sent at once, in the original order, with DUP and
