@@ -184,7 +184,7 @@ var groupHooks = []*Rule{
 			s.Connect("w", Kept)
 			s.Sub("w", 2, "t")
 			s.Connect("p", Kept)
-			n, times := s.Pick(6_000, 1_500), s.Pick(3, 2)
+			n, times := s.Pick(6_000, 1_500), s.Pick(3, 1)
 			s.Fact("n", n)
 			s.Fact("times", times)
 			for k := range times {
