@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ const (
 	readSize   = 64 << 10
 	maxPacket  = 32 << 20 // a longer one is not waited for
 	writeLimit = 10 * time.Second
+	firstBytes = 12 // are kept, to say what is spoken there if it is not MQTT
 )
 
 // conn is one transport connection of a run. Fields below mu of the run are its.
@@ -39,6 +41,7 @@ type conn struct {
 	pubs   []uint16         // identifiers of the PUBLISH packets above QoS 0 that came
 	recs   []uint16         // of the PUBRECs that have no PUBREL yet
 	heard  time.Time        // when the last packet came
+	first  []byte           // what came first, at most firstBytes of it
 	closed bool             // nothing more will come
 	why    string           // it is closed
 	ours   bool             // we closed it
@@ -49,6 +52,7 @@ func (c *conn) start() { c.run.readers.Go(c.read) }
 
 func (c *conn) read() {
 	buf := make([]byte, 0, readSize)
+	begun := false
 	for {
 		if !c.hearing() {
 			return
@@ -58,6 +62,10 @@ func (c *conn) read() {
 		}
 		n, err := c.nc.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
+		if n > 0 && !begun {
+			begun = true
+			c.begin(buf)
+		}
 		rest, bad := c.take(buf)
 		buf = append(buf[:0], rest...)
 		if bad != "" {
@@ -74,6 +82,26 @@ func (c *conn) read() {
 			return
 		}
 	}
+}
+
+// tlsAlert is how a TLS listener's answer to a CONNECT begins, if it has one: an alert of some version.
+var tlsAlert = []byte{0x15, 0x03}
+
+// begin keeps what came first.
+func (c *conn) begin(buf []byte) {
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	c.first = bytes.Clone(buf[:min(len(buf), firstBytes)])
+}
+
+// stranger says what came in place of a CONNACK, "" if nothing did.
+func (c *conn) stranger() string {
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	if len(c.first) == 0 || history.Type(c.first[0]>>4) == history.CONNACK || bytes.HasPrefix(c.first, tlsAlert) {
+		return ""
+	}
+	return fmt.Sprintf("; what came, %q, is none: does MQTT listen there?", c.first)
 }
 
 // hearing waits while the connection is deaf; false when it is over.

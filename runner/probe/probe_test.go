@@ -243,6 +243,20 @@ func TestWhatIsNoBroker(t *testing.T) {
 			c.Write([]byte{0x30, 255, 255, 255, 127})
 			keep(c)
 		}), "268435460 bytes was announced"},
+		{"it sends something else", listen(t, func(c net.Conn) {
+			c.Write([]byte{0x7F, 0x45, 1})
+			keep(c)
+		}), `what came, "\x7fE\x01", is none: does MQTT listen there?`},
+		{"it speaks HTTP", listen(t, func(c net.Conn) {
+			c.Read(make([]byte, 1000))
+			c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			c.Close()
+		}), `what came, "HTTP/1.1 400"`},
+		{"it answers with a TLS alert", listen(t, func(c net.Conn) {
+			c.Read(make([]byte, 1000))
+			c.Write([]byte{0x15, 3, 1, 0, 2, 2, 40})
+			c.Close()
+		}), "a TLS listener? try tls://"},
 		{"it wants a password", listen(t, func(c net.Conn) {
 			c.Read(make([]byte, 1000))
 			c.Write([]byte{0x20, 2, 0, 5})

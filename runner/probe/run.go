@@ -352,9 +352,13 @@ func (r *run) tryConnect(s *check.Step, want *check.Connect) error {
 		return fmt.Errorf("%s: the CONNECT was refused with 0x%02X%s", s.Conn, ack.Reason, hint(ack.Reason, r.env.Endpoint.Username != ""))
 	case !ok:
 		c.cut(false)
-		return fmt.Errorf("%s: no CONNACK within %v", s.Conn, r.timeout)
+		return fmt.Errorf("%s: no CONNACK within %v%s", s.Conn, r.timeout, c.stranger())
 	}
-	return fmt.Errorf("%s: the broker closed the connection (%s): %w%s", s.Conn, c.why, errGone, r.env.Endpoint.GoneHint(c.why))
+	what := c.stranger()
+	if what == "" {
+		what = r.env.Endpoint.GoneHint(c.why)
+	}
+	return fmt.Errorf("%s: the broker closed the connection (%s): %w%s", s.Conn, c.why, errGone, what)
 }
 
 // hint says what to do about some refusals.
@@ -481,19 +485,16 @@ func (r *run) long() time.Duration {
 
 // gather waits until a client has got everything, on whichever of its connections, or nothing more of it comes.
 func (r *run) gather(s *check.Step) {
+	c := r.conn(s.Conn)
 	left := s.Wants
-	all := func() bool { // they mostly come in this order
+	over := func() bool { // they mostly come in this order
 		for len(left) > 0 && r.seen[s.Conn][left[0].Body] {
 			left = left[1:]
 		}
-		return len(left) == 0
+		return len(left) == 0 || c.closed // nobody resumes it now
 	}
 	// What still comes is late, not lost.
-	for wait := r.long(); wait > 0 && !r.await(wait, all) && r.ctx.Err() == nil; {
-		c := r.conn(s.Conn)
-		if c == nil {
-			return
-		}
+	for wait := r.long(); wait > 0 && !r.await(wait, over) && r.ctx.Err() == nil; {
 		wait = r.long() - r.silence(c)
 	}
 }
