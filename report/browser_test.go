@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,7 +57,7 @@ func browser(t *testing.T) context.Context {
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's own does not work for root
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
@@ -80,7 +81,7 @@ func (tr *trouble) add(format string, args ...any) {
 	tr.list = append(tr.list, fmt.Sprintf(format, args...))
 }
 
-func (tr *trouble) listen(ctx context.Context, address string) error {
+func (tr *trouble) listen(ctx context.Context, below string) error {
 	return chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *cdpruntime.EventConsoleAPICalled:
@@ -90,7 +91,7 @@ func (tr *trouble) listen(ctx context.Context, address string) error {
 		case *log.EventEntryAdded:
 			tr.add("log: %s %s", e.Entry.Text, e.Entry.URL)
 		case *network.EventRequestWillBeSent:
-			if e.Request.URL != address && !strings.HasPrefix(e.Request.URL, "data:") {
+			if !strings.HasPrefix(e.Request.URL, below) && !strings.HasPrefix(e.Request.URL, "data:") {
 				tr.add("request: %s", e.Request.URL)
 			}
 		}
@@ -133,24 +134,10 @@ func TestPageInABrowser(t *testing.T) {
 			c.Samples = append(c.Samples, result.Sample{AtNS: c.Blocks[k].StartedNS, RSS: c.RSSPeak})
 		}
 	}
-	files, err := Render(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), HTMLFile)
-	for _, f := range files {
-		if f.Name == HTMLFile {
-			if len(f.Data) >= 1<<20 {
-				t.Errorf("the page has %d bytes, want less than 1 MiB", len(f.Data))
-			}
-			if err := os.WriteFile(path, f.Data, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	address := "file://" + filepath.ToSlash(path)
+	dir := t.TempDir()
+	address := writePage(t, dir, HTMLFile, r)
 	var bad trouble
-	if err := bad.listen(ctx, address); err != nil {
+	if err := bad.listen(ctx, "file://"+filepath.ToSlash(dir)+"/"); err != nil {
 		t.Fatalf("start Chromium: %v", err)
 	}
 	run := func(what string, actions ...chromedp.Action[chromedp.Void]) {
@@ -229,9 +216,49 @@ func TestPageInABrowser(t *testing.T) {
 
 	accessible(ctx, t)
 
+	run("screen", call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{}))
+	manyArms(ctx, t, dir)
+
 	if len(bad.list) > 0 {
 		t.Errorf("the page is not quiet:\n%s", strings.Join(bad.list, "\n"))
 	}
+}
+
+// manyArms: with more arms than fit beside one another, tables have a line for each, and none scrolls sideways.
+func manyArms(ctx context.Context, t *testing.T, dir string) {
+	t.Helper()
+	address := writePage(t, dir, "six.html", synth.Fixtures()["six-arms"])
+	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
+		t.Fatalf("open a page of six arms: %v", err)
+	}
+	for _, width := range []int64{1100, 800, 360} {
+		if err := chromedp.Do(ctx, call(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})); err != nil {
+			t.Fatalf("make the window %d wide: %v", width, err)
+		}
+		wide := value(ctx, t, "measure", chromedp.Evaluate[string](`[document.documentElement, ...document.querySelectorAll(".wide")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.tagName + " " + e.textContent.trim().slice(0, 60) + ": " + e.scrollWidth + " of " + e.clientWidth).join("; ")`))
+		if wide != "" {
+			t.Errorf("at %d px: %s", width, wide)
+		}
+		picture(ctx, t, fmt.Sprintf("six-%d", width))
+	}
+}
+
+// writePage renders a result and returns the address of its page.
+func writePage(t *testing.T, dir, name string, r *result.Result) (address string) {
+	t.Helper()
+	files, err := Render(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := files[slices.IndexFunc(files, func(f File) bool { return f.Name == HTMLFile })].Data
+	if len(page) >= 1<<20 {
+		t.Errorf("%s has %d bytes, want less than 1 MiB", name, len(page))
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, page, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return "file://" + filepath.ToSlash(path)
 }
 
 // accessible looks at what a screen reader is told: one first heading, and a name for everything that is used or looked at.

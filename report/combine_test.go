@@ -68,7 +68,7 @@ func TestSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"3A msg/s", "<s>20,556</s>", "are not paired", "run 2 (one-arm) was made on another machine than run 1: 64 cores"} {
+	for _, want := range []string{`data-label="Arm">3A</td>`, "<s>20,556</s>", "are not paired", "run 2 (one-arm) was made on another machine than run 1: 64 cores"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q", want)
 		}

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,6 +98,10 @@ func files(r *result.Result, curves []page.Curve, trouble string) ([]File, error
 	if err != nil {
 		return nil, err
 	}
+	var small bytes.Buffer // half as large without its indents
+	if err := json.Compact(&small, raw); err != nil {
+		return nil, err
+	}
 	model := page.New(r)
 	if trouble != "" {
 		model.Warnings = append(model.Warnings, trouble)
@@ -109,7 +114,7 @@ func files(r *result.Result, curves []page.Curve, trouble string) ([]File, error
 	if err := model.Markdown(&markdown, charts); err != nil {
 		return nil, err
 	}
-	if err := model.HTML(&html, []page.Download{{Name: result.FileName, Type: "application/json", Data: raw}, {Name: "cells.csv", Type: "text/csv", Data: cells.Bytes()}}); err != nil {
+	if err := model.HTML(&html, []page.Download{{Name: result.FileName, Type: "application/json", Data: small.Bytes()}, {Name: "cells.csv", Type: "text/csv", Data: cells.Bytes()}}); err != nil {
 		return nil, err
 	}
 	return []File{

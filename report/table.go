@@ -256,14 +256,14 @@ func (t *table) overall() {
 		if o.Verdict == stat.Incorrect {
 			text += t.strike(o.Ratio, true) + " INCORRECT"
 		} else {
-			text += fmt.Sprintf("%s %s %s; an effect of %s would have been seen", o.Ratio, o.Interval, o.Verdict, o.Smallest)
+			text += fmt.Sprintf("%s %s %s", o.Ratio, o.Interval, o.Verdict)
+			if o.Smallest != human.Absent {
+				text += fmt.Sprintf("; an effect of %s would have been seen", o.Smallest)
+			}
 		}
 		t.text("overall ", text)
 	}
 	for i := 1; i < len(t.model.Arms); i++ {
-		if !t.model.Arms[i].Alike {
-			continue // two brokers do not share a QoS 0 path: taking it out answers another question
-		}
 		var parts []string
 		for _, g := range t.model.Groups {
 			for _, row := range g.Rows {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"inflight/report/internal/junit"
 	"inflight/runner/result"
 )
 
@@ -144,7 +145,7 @@ func TestJSON(t *testing.T) {
 
 func TestJUnit(t *testing.T) {
 	got := render(t, func(b *strings.Builder) error { return JUnit(b, sample(), nil, "must") })
-	var s suites
+	var s junit.Suites
 	if err := xml.Unmarshal([]byte(got), &s); err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,13 @@ import (
 // Size of every figure in its own units, which are pixels where a figure is as wide as a telephone.
 const (
 	width, height               = 480.0, 300.0
-	left, right, top, bottom    = 58.0, 20.0, 24.0, 44.0
+	left, right, top, bottom    = 58.0, 22.0, 28.0, 44.0
 	rowHeight, forestLeft       = 24.0, 150.0
 	markRadius, hitRadius       = 4.0, 11.0
 	minYSpanLog, minRatioReach  = 4.0, 1.25
 	plotWidth, plotHeight       = width - left - right, height - top - bottom
-	minLabelGapX, minLabelGapY  = 26.0, 13.0
+	labelGapX, labelGapY        = 6.0, 13.0
+	letterWidth                 = 7.5
 	maxCoordinate               = 1e6
 	dodge                       = 3.0
 	forestBottom, forestHeading = 40.0, 24.0
@@ -107,7 +108,7 @@ func (c *Chart) SVG() string {
 	}
 	for i := range c.Series {
 		shift := dodge * (float64(i) - float64(len(c.Series)-1)/2)
-		if c.Series[i].Loose || c.Series[i].Plain || c.Series[i].Dashed {
+		if c.Series[i].Loose || c.Series[i].Plain || c.Series[i].Dashed || c.X.Scale == Tail {
 			shift = 0
 		}
 		c.Series[i].draw(&b, x, y, shift)

@@ -70,14 +70,16 @@ func TestCharts(t *testing.T) {
 }
 
 func TestForest(t *testing.T) {
+	control := &Interval{Low: 0.9, High: 1.1, Text: "control"}
 	f := Forest{Rows: []Row{
-		{Label: "1", Ratio: 1.02, Low: ptr(0.97), High: ptr(1.08), Text: "a"},
-		{Label: "far off", Ratio: 23, Low: ptr(1e-200), High: ptr(1e200), Text: "b", Struck: true},
+		{Label: "1", Ratio: 1.02, Low: ptr(0.97), High: ptr(1.08), Text: "a", Control: control},
+		{Label: "far off", Ratio: 23, Low: ptr(1e-200), High: ptr(1e200), Text: "b", Struck: true, Control: control},
 		{Label: "no interval", Ratio: 0.5},
-	}, Low: 0.9, High: 1.1}
+		{Label: "again", Ratio: 1, Control: control},
+	}}
 	svg := f.SVG()
 	wellFormed(t, svg)
-	if strings.Count(svg, `class="p"`) != 3 || !strings.Contains(svg, `class="cross"`) || !strings.Contains(svg, `class="band"`) {
+	if strings.Count(svg, `class="p"`) != 4 || !strings.Contains(svg, `class="cross"`) || strings.Count(svg, `class="band"`) != 2 {
 		t.Errorf("not everything drawn:\n%s", svg)
 	}
 	if svg := (&Forest{Rows: []Row{{Label: "heading"}}}).SVG(); svg != "" {

@@ -16,15 +16,20 @@ type Row struct {
 	Low, High *float64
 	Text      string
 	Struck    bool
+	Control   *Interval // a pale band behind it; nil: none
 }
 
-// Forest compares ratios around 1, each in a row, on a logarithmic axis. Low and High are the control's band; 0: none.
+// Interval is what a control says, and what hovering over its band shows.
+type Interval struct {
+	Low, High float64 // above 0
+	Text      string
+}
+
+// Forest compares ratios around 1, each in a row, on a logarithmic axis.
 type Forest struct {
-	Alt       string
-	Label     string // of the axis
-	Rows      []Row
-	Low, High float64
-	BandText  string
+	Alt   string
+	Label string // of the axis
+	Rows  []Row
 }
 
 // SVG draws the plot; empty without a ratio.
@@ -47,10 +52,10 @@ func (f *Forest) SVG() string {
 			x.take(math.Max(*r.Low, low/3))
 			x.take(math.Min(*r.High, high*3))
 		}
-	}
-	if f.Low > 0 {
-		x.take(math.Max(f.Low, low/3))
-		x.take(math.Min(f.High, high*3))
+		if c := r.Control; c != nil {
+			x.take(math.Max(c.Low, low/3))
+			x.take(math.Min(c.High, high*3))
+		}
 	}
 	x.low, x.high = math.Min(x.low, 1/minRatioReach), math.Max(x.high, minRatioReach)
 	x.widen()
@@ -58,16 +63,16 @@ func (f *Forest) SVG() string {
 	var b strings.Builder
 	open(&b, f.Alt, bottomAt+forestBottom)
 	fmt.Fprintf(&b, `<text class="label" x="%s" y="13" text-anchor="middle">%s</text>`, n((forestLeft+width-right)/2), html.EscapeString(f.Label))
-	if f.Low > 0 {
-		from, to := x.clamp(x.at(f.Low)), x.clamp(x.at(f.High))
-		fmt.Fprintf(&b, `<rect class="band" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`,
-			n(from), n(forestHeading), n(math.Max(to-from, 1)), n(bottomAt-forestHeading), html.EscapeString(f.BandText))
-	}
+	f.bands(&b, x)
 	f.axis(&b, x, bottomAt)
 	for i, r := range f.Rows {
 		y := forestHeading + rowHeight*(float64(i)+0.5)
 		fmt.Fprintf(&b, `<g class="s a%d">`, r.Arm)
-		fmt.Fprintf(&b, `<text class="row" x="%s" y="%s" text-anchor="end">%s</text>`, n(forestLeft-10), n(y+4), html.EscapeString(r.Label))
+		class := "row"
+		if r.Ratio <= 0 {
+			class = "row head"
+		}
+		fmt.Fprintf(&b, `<text class="%s" x="%s" y="%s" text-anchor="end">%s</text>`, class, n(forestLeft-10), n(y+4), html.EscapeString(r.Label))
 		if r.Ratio > 0 {
 			fmt.Fprintf(&b, `<g class="p" data-t="%s"><title>%s</title>`, html.EscapeString(r.Text), html.EscapeString(r.Text))
 			if r.Low != nil && r.High != nil {
@@ -81,6 +86,22 @@ func (f *Forest) SVG() string {
 	}
 	b.WriteString("</svg>")
 	return b.String()
+}
+
+// bands draws each control once behind the rows that follow one another and share it.
+func (f *Forest) bands(b *strings.Builder, x span) {
+	for from := 0; from < len(f.Rows); {
+		c, to := f.Rows[from].Control, from+1
+		for to < len(f.Rows) && f.Rows[to].Control == c {
+			to++
+		}
+		if c != nil {
+			left, right := x.clamp(x.at(c.Low)), x.clamp(x.at(c.High))
+			fmt.Fprintf(b, `<rect class="band" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`,
+				n(left), n(forestHeading+rowHeight*float64(from)), n(math.Max(right-left, 1)), n(rowHeight*float64(to-from)), html.EscapeString(c.Text))
+		}
+		from = to
+	}
 }
 
 func (f *Forest) axis(b *strings.Builder, x span, bottomAt float64) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // span maps the values of an axis to coordinates.
@@ -143,14 +144,17 @@ func (s *span) ticks(b *strings.Builder, a Axis, horizontal bool) {
 	if list == nil {
 		list = s.choose(a.Write)
 	}
-	gap := minLabelGapY
-	if horizontal {
-		gap = minLabelGapX
+	type label struct{ at, half float64 }
+	var labelled []label
+	half := func(t Tick) float64 {
+		if horizontal {
+			return (labelWidth(t.Label) + labelGapX) / 2
+		}
+		return labelGapY / 2
 	}
-	var labelled []float64
-	room := func(at float64) bool {
+	room := func(at, half float64) bool {
 		for _, l := range labelled {
-			if math.Abs(l-at) < gap {
+			if math.Abs(l.at-at) < l.half+half {
 				return false
 			}
 		}
@@ -163,9 +167,9 @@ func (s *span) ticks(b *strings.Builder, a Axis, horizontal bool) {
 		func(int) bool { return true },
 	} {
 		for i, t := range list {
-			if at := s.at(t.At); !show[i] && want(i) && room(at) {
+			if at := s.at(t.At); !show[i] && want(i) && room(at, half(t)) {
 				show[i] = true
-				labelled = append(labelled, at)
+				labelled = append(labelled, label{at, half(t)})
 			}
 		}
 	}
@@ -174,7 +178,7 @@ func (s *span) ticks(b *strings.Builder, a Axis, horizontal bool) {
 		if horizontal {
 			fmt.Fprintf(b, `<path class="grid" d="M%s %sV%s"/>`, n(at), n(top), n(height-bottom))
 			if show[i] {
-				fmt.Fprintf(b, `<text x="%s" y="%s" text-anchor="middle">%s</text>`, n(at), n(height-bottom+15), html.EscapeString(t.Label))
+				fmt.Fprintf(b, `<text x="%s" y="%s" text-anchor="middle">%s</text>`, n(math.Min(at, width-labelWidth(t.Label)/2)), n(height-bottom+15), html.EscapeString(t.Label))
 			}
 			continue
 		}
@@ -184,3 +188,6 @@ func (s *span) ticks(b *strings.Builder, a Axis, horizontal bool) {
 		}
 	}
 }
+
+// labelWidth is about how wide a text is, in the size that the page gives it.
+func labelWidth(text string) float64 { return letterWidth * float64(utf8.RuneCountInString(text)) }

@@ -49,7 +49,7 @@ func (j *judge) prepare() error {
 				p := pair{arm, arms[0]}
 				j.pairs = append(j.pairs, p)
 				if stat.SameKind(targetOf(j.Result, p.arm), targetOf(j.Result, p.base)) {
-					j.spread[p] = stat.Spread(j.controlOf(p))
+					j.spread[p] = stat.Spread(stat.ControlOf(j.Result, p.arm))
 				}
 			}
 		}
@@ -86,19 +86,6 @@ func targetOf(r *result.Result, arm string) string {
 		}
 	}
 	return ""
-}
-
-// controlOf is the control of a pair of arms of one run; nil without one.
-func (j *judge) controlOf(p pair) *result.Control {
-	for i := range j.Result.Controls {
-		if c := &j.Result.Controls[i]; c.Arm == p.arm && c.Base == p.base {
-			return c
-		}
-	}
-	if p.arm == j.Result.Arms[1].Name {
-		return j.Result.Control
-	}
-	return nil
 }
 
 // places lists a few points, for people.

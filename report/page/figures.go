@@ -58,7 +58,7 @@ func (m *Model) Draw(r *result.Result, curves []Curve) {
 	}
 	for _, s := range []Section{
 		{ID: "charts", Title: "Throughput and p99 against the window", Figures: d.sweep()},
-		{ID: "ratios", Title: "Ratios", Text: "Each arm over the first, with 95 % intervals, on a logarithmic axis. The pale band is the QoS 0 control.", Figures: d.forests()},
+		{ID: "ratios", Title: "Ratios", Text: d.forestText(), Figures: d.forests()},
 		{ID: "percentiles", Title: "Latency percentiles", Text: "How many acknowledgements had come after how long: each step to the right is one nine more.", Figures: d.percentiles(curves)},
 		{ID: "time", Title: "Time lines", Figures: d.timeLines()},
 		{ID: "memory", Title: "Memory", Figures: d.memory()},
@@ -204,12 +204,12 @@ func (d *drawer) swept(line []stat.Point, byConnections bool, y figure.Axis, of 
 		c.X.Ticks = append(c.X.Ticks, figure.Tick{At: at, Label: human.Count(int64(at))})
 	}
 	note := ""
-	if control := d.r.Control; control != nil && control.Low != nil && control.High != nil && y.Label == ratePerS && line[0].QoS > 0 && len(c.Series[0].Points) > 0 {
-		c.Band = &figure.Band{Text: fmt.Sprintf("%s times the QoS 0 control, %s", d.name(0), human.Interval(control.Low, control.High))}
+	if low, high, ok := d.controls(); ok && y.Label == ratePerS && line[0].QoS > 0 && len(c.Series[0].Points) > 0 {
+		c.Band = &figure.Band{Text: fmt.Sprintf("%s times the QoS 0 control, %s", d.name(0), human.Interval(&low, &high))}
 		for _, p := range c.Series[0].Points {
 			c.Band.X = append(c.Band.X, p.X)
-			c.Band.Low = append(c.Band.Low, p.Y**control.Low)
-			c.Band.High = append(c.Band.High, p.Y**control.High)
+			c.Band.Low = append(c.Band.Low, p.Y*low)
+			c.Band.High = append(c.Band.High, p.Y*high)
 		}
 		note = "Pale band: where " + d.name(0) + " would be if it differed only as the QoS 0 control does."
 	}
@@ -265,57 +265,6 @@ func alt(what string, series []figure.Series) string {
 		}
 	}
 	return b.String()
-}
-
-func (d *drawer) forests() []Figure {
-	var out []Figure
-	for _, metric := range []struct{ name, title, better string }{
-		{stat.Throughput, "Throughput, arm over base", "right is faster"},
-		{stat.P99, "p99 of the acknowledgement time, arm over base", "left is faster"},
-	} {
-		f := figure.Forest{Label: "ratio: " + metric.better}
-		var series []figure.Series
-		var said strings.Builder
-		for i := range d.r.Comparisons {
-			c := &d.r.Comparisons[i]
-			if c.Metric != metric.name {
-				continue
-			}
-			row := d.forestRow(c)
-			f.Rows = append(f.Rows, row)
-			series = append(series, figure.Series{Arm: row.Arm, Points: []figure.Point{{}}})
-			said.WriteString(" " + row.Text + ".")
-		}
-		if metric.name == stat.Throughput {
-			for i := range d.r.Overall {
-				row := d.forestRow(&d.r.Overall[i])
-				row.Label = "all points together"
-				f.Rows = append(f.Rows, row)
-			}
-			if c := d.r.Control; c != nil && c.Low != nil && c.High != nil {
-				f.Low, f.High = *c.Low, *c.High
-				f.BandText = "QoS 0 control " + human.Ratio(c.Ratio) + " " + human.Interval(c.Low, c.High)
-			}
-		}
-		f.Alt = metric.title + "." + said.String()
-		out = append(out, newFigure(metric.title, "", f.SVG(), series)...)
-	}
-	return out
-}
-
-func (d *drawer) forestRow(c *result.Comparison) figure.Row {
-	p := stat.PointOfComparison(c)
-	label := human.Count(int64(p.Window)) + " in flight"
-	if lines, _ := d.lines(); len(lines) > 1 {
-		label = fmt.Sprintf("QoS %d · %s · %s", p.QoS, human.Count(int64(p.Connections)), human.Count(int64(p.Window)))
-	}
-	if len(d.r.Arms) > 2 {
-		label = human.Cut(human.Clean(c.Arm), 8) + ": " + label
-	}
-	return figure.Row{
-		Arm: d.arm[c.Arm], Label: human.Cut(label, 24), Ratio: c.Ratio, Low: c.Low, High: c.High, Struck: c.Verdict == stat.Incorrect,
-		Text: fmt.Sprintf("%s over %s, %s: %s %s, %s", human.Clean(c.Arm), human.Clean(c.Base), label, human.Ratio(c.Ratio), human.Interval(c.Low, c.High), c.Verdict),
-	}
 }
 
 // latencyNames are the curves that are drawn, in words.
@@ -451,7 +400,11 @@ func (d *drawer) timeLines() []Figure {
 	}
 	runs.Alt = alt("Throughput of every run over time", runs.Series)
 	memory.Alt = alt("Memory of the broker over time", memory.Series)
-	out := newFigure("Every run, in the order in which they were made", "A drift or a jump here is the machine's, if both arms show it.", runs.SVG(), runs.Series)
+	drift := "A drift or a jump here is the machine's, if all arms show it."
+	if len(d.r.Arms) < 2 {
+		drift = ""
+	}
+	out := newFigure("Every run, in the order in which they were made", drift, runs.SVG(), runs.Series)
 	out = append(out, d.paces()...)
 	return append(out, newFigure("Memory over time", "", memory.SVG(), memory.Series)...)
 }

@@ -31,6 +31,13 @@ func (m *Model) headline(r *result.Result) {
 		return
 	}
 	found := map[string]bool{}
+	whole := map[int]string{} // arms with one verdict at every point
+	for arm := 1; arm < len(m.Arms) && m.Compared && len(m.Groups) > 1; arm++ {
+		if v := verdictOf(r, m.Arms[arm].Name); v != "" {
+			whole[arm], found[v] = v, true
+			m.Headline = append(m.Headline, m.sentence(r, m.rows(), arm, v))
+		}
+	}
 	for _, g := range m.Groups {
 		prefix := ""
 		if len(m.Groups) > 1 {
@@ -47,7 +54,7 @@ func (m *Model) headline(r *result.Result) {
 		}
 		for _, verdict := range []string{stat.Incorrect, stat.Better, stat.Worse, stat.Same, stat.Inconclusive} {
 			for arm := 1; arm < len(m.Arms); arm++ {
-				if s := m.sentence(r, g, arm, verdict); s != "" {
+				if s := m.sentence(r, g.Rows, arm, verdict); s != "" && whole[arm] == "" {
 					found[verdict] = true
 					m.Headline = append(m.Headline, prefix+s)
 				}
@@ -77,14 +84,35 @@ func anyIncorrect(g Group) bool {
 	return false
 }
 
-// sentence covers the points of a group with one verdict on the throughput of an arm; empty when there are none.
-func (m *Model) sentence(r *result.Result, g Group, arm int, verdict string) string {
+// verdictOf is the verdict on the throughput of an arm at all of its points; empty where they differ.
+func verdictOf(r *result.Result, arm string) (verdict string) {
+	for i := range r.Comparisons {
+		switch c := &r.Comparisons[i]; {
+		case c.Metric != stat.Throughput || human.Clean(c.Arm) != arm:
+		case verdict == "":
+			verdict = c.Verdict
+		case verdict != c.Verdict:
+			return ""
+		}
+	}
+	return verdict
+}
+
+func (m *Model) rows() (all []Row) {
+	for _, g := range m.Groups {
+		all = append(all, g.Rows...)
+	}
+	return all
+}
+
+// sentence covers those of some points with one verdict on the throughput of an arm; empty when there are none.
+func (m *Model) sentence(r *result.Result, rows []Row, arm int, verdict string) string {
 	var windows []string
 	low, high, bounded := 0.0, 0.0, true
-	for _, row := range g.Rows {
+	for _, row := range rows {
 		for i := range r.Comparisons {
 			c := &r.Comparisons[i]
-			if c.Metric != stat.Throughput || c.Arm != m.Arms[arm].Name || stat.PointOfComparison(c) != row.Point || c.Verdict != verdict {
+			if c.Metric != stat.Throughput || human.Clean(c.Arm) != m.Arms[arm].Name || stat.PointOfComparison(c) != row.Point || c.Verdict != verdict {
 				continue
 			}
 			windows = append(windows, row.InFlight)
@@ -100,6 +128,9 @@ func (m *Model) sentence(r *result.Result, g Group, arm int, verdict string) str
 	}
 	a, b := m.Arms[0].Name, m.Arms[arm].Name
 	at := "at " + human.List(windows) + " in flight"
+	if len(m.Groups) > 1 && len(rows) == len(m.rows()) {
+		at = fmt.Sprintf("at all of the %d points", len(rows))
+	}
 	says := func(format string, args ...any) string {
 		text := fmt.Sprintf(format, args...)
 		if len(m.Arms) > 2 { // of two arms it need not be said

@@ -35,9 +35,10 @@ type Download struct {
 // HTML writes the model as one page that loads nothing else. Draw makes its figures. The downloads are inside the page.
 func (m *Model) HTML(w io.Writer, downloads []Download) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"verdict": sign,
-		"absent":  func() string { return human.Absent },
-		"sorter":  sorter,
+		"verdict":  sign,
+		"absent":   func() string { return human.Absent },
+		"sorter":   sorter,
+		"labelled": func(rate, p99 string, c Cell) labelled { return labelled{rate, p99, c} },
 	}).Parse(source)
 	if err != nil {
 		return fmt.Errorf("parsing the page's template: %w", err)
@@ -66,6 +67,12 @@ func (m *Model) HTML(w io.Writer, downloads []Download) error {
 	})
 }
 
+// labelled is a cell with what its columns are called where the table is a list of cards.
+type labelled struct {
+	Rate, P99 string
+	Cell      Cell
+}
+
 // sorter is the head of a column that a click sorts by.
 func sorter(name, class string) template.HTML {
 	if class != "" {
@@ -77,10 +84,11 @@ func sorter(name, class string) template.HTML {
 // armStyle colours each arm, dashes its lines, and hides it when its legend entry is switched off.
 func armStyle(arms int) template.CSS {
 	dashes := []string{"none", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 2 2"}
+	on, off := []string{"●", "■", "▲", "◆", "▼", "★"}, []string{"○", "□", "△", "◇", "▽", "☆"} // as package figure marks them
 	var b strings.Builder
 	for i := range arms {
 		k := i % len(dashes)
-		fmt.Fprintf(&b, "svg .a%d { color: var(--c%d) } button.t%d::before { color: var(--c%d) } svg .a%d .line { stroke-dasharray: %s } .off-%d svg .a%d { display: none }\n", i, k, i, k, i, dashes[k], i, i)
+		fmt.Fprintf(&b, "svg .a%d { color: var(--c%d) } button.t%d::before { content: \"%s\"; color: var(--c%d) } button.t%d[aria-pressed=false]::before { content: \"%s\" } svg .a%d .line { stroke-dasharray: %s } .off-%d svg .a%d { display: none }\n", i, k, i, on[k], k, i, off[k], i, dashes[k], i, i)
 	}
 	return template.CSS(b.String())
 }

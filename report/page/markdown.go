@@ -36,11 +36,21 @@ func (m *Model) Markdown(w io.Writer, charts Charts) error {
 		m.groupTable(&b, g)
 	}
 	for _, o := range m.Overall {
-		fmt.Fprintf(&b, "All points together (%s/%s throughput): %s %s %s; an effect of %s would have been seen.\n\n",
-			escape(o.Arm), escape(o.Base), escape(o.Ratio), escape(o.Interval), shout(o.Verdict), escape(o.Smallest))
+		ratio, seen := escape(o.Ratio+" "+o.Interval), ""
+		if o.Verdict == stat.Incorrect {
+			ratio = strike(o.Ratio, true)
+		}
+		if o.Smallest != human.Absent {
+			seen = "; an effect of " + escape(o.Smallest) + " would have been seen"
+		}
+		fmt.Fprintf(&b, "All points together (%s/%s throughput): %s %s%s.\n\n", escape(o.Arm), escape(o.Base), ratio, shout(o.Verdict), seen)
 	}
 	if m.Control != "" {
-		fmt.Fprintf(&b, "Control (QoS 0, B/A): %s.\n\n", escape(m.Control))
+		of := ""
+		if len(m.Arms) == 2 {
+			of = ", " + m.Arms[1].Name + "/" + m.Arms[0].Name
+		}
+		fmt.Fprintf(&b, "Control at QoS 0%s: %s. %s\n\n", escape(of), escape(m.Control), escape(m.ControlText))
 	}
 	if len(m.Groups) > 0 {
 		fmt.Fprintf(&b, "![%s](%s)\n\n![%s](%s)\n\n", escape(charts.ThroughputAlt), ThroughputFile, escape(charts.P99Alt), P99File)
@@ -84,36 +94,97 @@ func (m *Model) armsTable(b *strings.Builder) {
 }
 
 func (m *Model) groupTable(b *strings.Builder, g Group) {
-	head := []string{"in flight"}
-	for _, a := range m.Arms {
-		head = append(head, escape(a.Name)+" msg/s", escape(a.Name)+" p99")
+	head, align := []string{"in flight"}, "r"
+	add := func(a string, names ...string) {
+		for _, name := range names {
+			head = append(head, escape(name))
+			align += a
+		}
 	}
-	align := strings.Repeat("r", len(head))
+	corrected := m.corrects()
+	first := ""
 	if m.Compared {
-		a, c := escape(m.Arms[0].Name), escape(m.Arms[1].Name)
-		head = append(head, fmt.Sprintf("%s/%s throughput", c, a), "corrected", fmt.Sprintf("%s/%s p99", c, a), "verdict")
-		align += "rrrl"
+		first = m.Arms[0].Name
+	}
+	switch {
+	case m.PerArm:
+		add("l", "arm")
+		add("r", "msg/s", "p99")
+	default:
+		for _, a := range m.Arms {
+			add("r", a.Name+" msg/s", a.Name+" p99")
+		}
+	}
+	if m.Compared {
+		over := func(metric string) string {
+			if m.PerArm {
+				return metric + " over " + first
+			}
+			return m.Arms[1].Name + "/" + first + " " + metric
+		}
+		add("r", over("throughput"))
+		if corrected {
+			add("r", "corrected")
+		}
+		add("r", over("p99"))
+		add("l", "verdict")
 	}
 	rows := [][]string{head}
 	for _, r := range g.Rows {
 		row := []string{r.InFlight}
-		for _, c := range r.Cells {
-			row = append(row, strike(c.Rate, c.Incorrect), strike(c.P99, c.Incorrect))
-		}
-		switch {
-		case m.Compared:
-			if r.Verdict == stat.Incorrect {
-				row = append(row, strike(r.Ratio, true), strike(r.Corrected, true), strike(r.P99Ratio, true))
-			} else {
-				row = append(row, escape(r.Ratio+" "+r.Interval), escape(r.Corrected+" "+r.CorrectedInterval), escape(r.P99Ratio+" "+r.P99Interval))
+		for i, c := range r.Cells {
+			if m.PerArm {
+				row = []string{r.InFlight, escape(m.Arms[i].Name)}
 			}
-			row = append(row, shout(r.Verdict))
-		case r.Incorrect():
-			row[0] += " (INCORRECT)"
+			row = append(row, strike(c.Rate, c.Incorrect), strike(c.P99, c.Incorrect))
+			if m.Compared && (m.PerArm || i == 1) {
+				row = append(row, versus(c.Versus, corrected)...)
+			}
+			if c.Incorrect && !m.Compared {
+				row[0] = r.InFlight + " (INCORRECT)"
+			}
+			if m.PerArm {
+				rows = append(rows, row)
+			}
 		}
-		rows = append(rows, row)
+		if !m.PerArm {
+			rows = append(rows, row)
+		}
 	}
 	pipes(b, align, rows)
+}
+
+// corrects reports whether any ratio is divided by its control.
+func (m *Model) corrects() bool {
+	for _, g := range m.Groups {
+		for _, r := range g.Rows {
+			for _, c := range r.Cells {
+				if c.Versus.Corrected != human.Absent && c.Versus.Corrected != "" {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// versus is the cells of an arm over the first; of that one they are empty.
+func versus(v Ratios, corrected bool) []string {
+	pair := func(ratio, interval string) string {
+		if ratio == human.Absent || v.Verdict == stat.Incorrect {
+			return strike(ratio, v.Verdict == stat.Incorrect)
+		}
+		return escape(strings.TrimSpace(ratio + " " + interval))
+	}
+	row := []string{pair(v.Ratio, v.Interval)}
+	if corrected {
+		row = append(row, pair(v.Corrected, v.CorrectedInterval))
+	}
+	row = append(row, pair(v.P99Ratio, v.P99Interval))
+	if v.Ratio == "" {
+		return append(row, "")
+	}
+	return append(row, shout(v.Verdict))
 }
 
 // detailTables writes what came of the load and what it took.

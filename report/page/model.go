@@ -23,12 +23,14 @@ type Model struct {
 	Partial  bool
 	Trouble  []string // further lines about why it is partial: what a broker printed last
 
-	Arms     []Arm
-	Compared bool // there are an A and a B, of one run
-	Groups   []Group
-	Sections []Section // of figures, once Draw was called
-	Overall  []Overall
-	Control  string // in words; empty without one
+	Arms        []Arm
+	Compared    bool // there are an A and a B, of one run
+	PerArm      bool // more arms than fit beside one another: tables have a line for each
+	Groups      []Group
+	Sections    []Section // of figures, once Draw was called
+	Overall     []Overall
+	Control     string // in words; empty without one
+	ControlText string // what it means for these arms
 
 	Delivery  []Table // what subscribers and an open loop saw, one for each group that has either
 	Resources []Table // what the load took, one for each group
@@ -72,7 +74,7 @@ type Row struct {
 // Ratios is one arm over the first.
 type Ratios struct {
 	Ratio, Interval              string // of the throughput
-	Corrected, CorrectedInterval string // the same with the control's ratio taken out
+	Corrected, CorrectedInterval string // the same with the control's ratio taken out; absent between two different brokers
 	P99Ratio, P99Interval        string
 	SlotEffect                   string
 	Verdict, P99Verdict          string
@@ -144,16 +146,17 @@ func New(r *result.Result) *Model {
 		})
 	}
 	m.Compared = len(r.Arms) >= 2 && !r.SideBySide
+	m.PerArm = len(r.Arms) > 2
 	m.groups(r)
 	for i := range r.Overall {
 		m.Overall = append(m.Overall, overall(&r.Overall[i]))
 	}
-	m.Control = control(r)
+	m.Control, m.ControlText = control(r), m.controlText()
 	m.details(r)
 	m.correctness(r)
 	m.Limits = m.limits(r)
 	m.Calibration = calibration(r.Environment.Calibration)
-	m.Warnings = warnings(r, len(m.Groups) > 1)
+	m.Warnings = warnings(r)
 	m.headline(r)
 	m.Environment, m.Scenario, m.Method = environment(r), scenario(r), method(r)
 	return m
@@ -168,12 +171,7 @@ func (m *Model) groups(r *result.Result) {
 		if !ok {
 			i = len(m.Groups)
 			index[key] = i
-			heading := fmt.Sprintf("QoS %d, %s, %s",
-				p.QoS, human.Plural(int64(p.Connections), "connection"), human.Payload(p.Payload, p.Sizes))
-			if pace := human.Pace(p.Rate, p.Ramp); pace != "" {
-				heading += ", " + pace
-			}
-			m.Groups = append(m.Groups, Group{Heading: heading})
+			m.Groups = append(m.Groups, Group{Heading: describe(p, false)})
 		}
 		m.Groups[i].Rows = append(m.Groups[i].Rows, row(r, p))
 	}
@@ -201,7 +199,7 @@ func row(r *result.Result, p stat.Point) Row {
 	}
 	out.Ratios = absentRatios()
 	for i := 1; i < len(r.Arms); i++ {
-		out.Cells[i].Versus = ratios(r, r.Arms[i].Name, p)
+		out.Cells[i].Versus = ratios(r, &r.Arms[i], p)
 	}
 	if len(r.Arms) > 1 {
 		out.Ratios = out.Cells[1].Versus
@@ -217,11 +215,11 @@ func absentRatios() Ratios {
 }
 
 // ratios is what the comparisons say about one arm at one point.
-func ratios(r *result.Result, arm string, p stat.Point) Ratios {
+func ratios(r *result.Result, arm *result.Arm, p stat.Point) Ratios {
 	out := absentRatios()
 	for i := range r.Comparisons {
 		c := &r.Comparisons[i]
-		if c.Arm != arm || stat.PointOfComparison(c) != p {
+		if c.Arm != arm.Name || stat.PointOfComparison(c) != p {
 			continue
 		}
 		switch c.Metric {
@@ -230,7 +228,8 @@ func ratios(r *result.Result, arm string, p stat.Point) Ratios {
 			if c.SlotEffect != nil {
 				out.SlotEffect = human.Ratio(*c.SlotEffect)
 			}
-			if k := c.Corrected; k != nil {
+			// Two brokers do not share a QoS 0 path: taking it out would answer another question.
+			if k := c.Corrected; k != nil && stat.SameKind(r.Arms[0].Target, arm.Target) {
 				out.Corrected, out.CorrectedInterval = human.Ratio(k.Ratio), human.Interval(k.Low, k.High)
 			}
 		case stat.P99:
@@ -267,6 +266,23 @@ func control(r *result.Result) string {
 		out = append(out, text)
 	}
 	return strings.Join(out, "; ")
+}
+
+// controlText says what the control is good for: only two builds of one broker share the path that it measures.
+func (m *Model) controlText() string {
+	alike := 0
+	for i := 1; i < len(m.Arms); i++ {
+		if m.Arms[i].Alike {
+			alike++
+		}
+	}
+	switch {
+	case alike == len(m.Arms)-1:
+		return "Between two builds of one broker it must sit at 1.00."
+	case alike == 0:
+		return "Two different brokers do not share a QoS 0 path: it need not sit at 1.00, and nothing is corrected by it."
+	}
+	return "Between two builds of one broker it must sit at 1.00; two different brokers do not share a QoS 0 path."
 }
 
 func cell(s *stat.Summary) Cell {
@@ -378,69 +394,6 @@ func correctnessOf(r *result.Result, arm string, qos int) (*Correctness, *stat.A
 	c.Lost, c.Duplicated, c.Reordered = human.Count(account.Lost), human.Count(account.Duplicated), human.Count(account.Reordered)
 	c.Corrupt = human.Count(account.Corrupt)
 	return c, account
-}
-
-// warnings joins those of the run and those of the comparisons; the same text at several points is said once.
-func warnings(r *result.Result, grouped bool) []string {
-	var out []string
-	for _, w := range r.Warnings {
-		if w.Code != stat.CodePartial { // the headline begins with it
-			out = append(out, human.Clean(w.Text))
-		}
-	}
-	type entry struct{ metric, text string }
-	var order []entry
-	places := map[entry][]string{}
-	said := map[string]bool{} // codes at a place: what goes for the throughput need not be said again for the p99
-	for i := range r.Comparisons {
-		c := &r.Comparisons[i]
-		at := human.Count(int64(c.Window))
-		if grouped {
-			at = fmt.Sprintf("QoS %d with %s, %s%s and %s", c.QoS, human.Plural(int64(c.Connections), "connection"), bytesOf(c), paced(c), at)
-		}
-		for _, w := range c.Warnings {
-			if said[at+w.Code] {
-				continue
-			}
-			said[at+w.Code] = true
-			e := entry{c.Metric, human.Clean(w.Text)}
-			if places[e] == nil {
-				order = append(order, e)
-			}
-			places[e] = append(places[e], at)
-		}
-	}
-	for _, e := range order {
-		what := ""
-		if e.metric == stat.P99 {
-			what = "p99 "
-		}
-		where := human.List(places[e])
-		if grouped {
-			where = strings.Join(places[e], " in flight; at ")
-		}
-		out = append(out, fmt.Sprintf("%sat %s in flight: %s", what, where, e.text))
-	}
-	return out
-}
-
-// paced is the rate of a comparison's open loop, "" for a closed loop.
-func paced(c *result.Comparison) string {
-	switch {
-	case c.RatePerS <= 0:
-		return ""
-	case c.Ramp != "":
-		return ", " + human.Clean(c.Ramp) + "/s"
-	}
-	return fmt.Sprintf(", %s/s", human.Count(int64(c.RatePerS)))
-}
-
-// bytesOf is the payload of a comparison in words.
-func bytesOf(c *result.Comparison) string {
-	if c.Sizes != "" {
-		return human.Clean(c.Sizes) + " bytes"
-	}
-	return human.Count(int64(c.Payload)) + " bytes"
 }
 
 // calibration says in a line what is known of the machine; empty if nothing is.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,8 +89,76 @@ func TestHeadline(t *testing.T) {
 func TestWarningsAreSaidOnce(t *testing.T) {
 	m := model(t, "no-intervals")
 	all := strings.Join(m.Warnings, "\n")
-	if strings.Count(all, "no interval: ") != 1 || !strings.Contains(all, "at 1, 10, 20 and 256 in flight: no interval: 2 blocks in 2 passes") {
+	if strings.Count(all, "no interval: ") != 1 || !strings.Contains(all, "everywhere: no interval: 2 blocks in 2 passes") {
 		t.Errorf("warnings:\n%s", all)
+	}
+}
+
+// A reservation says of which arm and where, as shortly as it can.
+func TestWarningsSayWhere(t *testing.T) {
+	const b, c = "B", "C"
+	at := func(qos, window int) stat.Point {
+		return stat.Point{QoS: qos, Window: window, Connections: 1, Payload: 64}
+	}
+	tests := []struct {
+		name   string
+		points []stat.Point
+		arms   []string
+		warned []place
+		want   string
+	}{
+		{"one of some windows", []stat.Point{at(1, 1), at(1, 10)}, []string{b}, []place{{b, at(1, 10)}}, "at 10 in flight: x"},
+		{"everywhere", []stat.Point{at(1, 1), at(1, 10)}, []string{b}, []place{{b, at(1, 1)}, {b, at(1, 10)}}, "everywhere: x"},
+		{"a whole group", []stat.Point{at(1, 1), at(1, 10), at(2, 1)}, []string{b}, []place{{b, at(1, 1)}, {b, at(1, 10)}}, "at QoS 1, 1 connection, 64-byte payloads: x"},
+		{"parts of groups", []stat.Point{at(1, 1), at(1, 10), at(2, 1), at(2, 10)}, []string{b}, []place{{b, at(1, 1)}, {b, at(2, 10)}}, "at QoS 1, 1 connection, 64-byte payloads, 1 in flight; at QoS 2, 1 connection, 64-byte payloads, 10 in flight: x"},
+		{"one of two arms", []stat.Point{at(1, 1), at(1, 10)}, []string{b, c}, []place{{c, at(1, 1)}, {c, at(1, 10)}}, "C/A everywhere: x"},
+		{"both arms", []stat.Point{at(1, 1), at(1, 10)}, []string{b, c}, []place{{b, at(1, 1)}, {c, at(1, 1)}}, "at 1 in flight: x"},
+		{"both arms, not alike", []stat.Point{at(1, 1), at(1, 10)}, []string{b, c}, []place{{b, at(1, 1)}, {c, at(1, 10)}}, "B/A at 1 in flight; C/A at 10 in flight: x"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := &result.Result{Arms: []result.Arm{{Name: "A"}}}
+			for _, arm := range test.arms {
+				r.Arms = append(r.Arms, result.Arm{Name: arm})
+				for _, p := range test.points {
+					k := result.Comparison{Base: "A", Arm: arm, Metric: stat.Throughput, QoS: p.QoS, Window: p.Window, Connections: p.Connections, Payload: p.Payload}
+					if slices.Contains(test.warned, place{arm, p}) {
+						k.Warnings = []result.Warning{{Code: "c", Text: "x"}}
+					}
+					r.Comparisons = append(r.Comparisons, k)
+				}
+			}
+			if got := warnings(r); len(got) != 1 || got[0] != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// The control belongs to two builds of one broker: between others nothing is corrected, in no rendering.
+func TestNothingIsCorrectedBetweenTwoBrokers(t *testing.T) {
+	for _, test := range []struct {
+		second string
+		want   bool
+	}{{"nats-server@v2.15.3", true}, {"mosquitto", false}} {
+		r := synth.Run{Seed: 1, Windows: []int{1, 20}, Passes: 2, Blocks: 3, Control: true, Arms: []synth.Arm{
+			{Target: "nats-server@v2.14.10", Rate: func(int, int) float64 { return 1000 }},
+			{Target: test.second, Rate: func(int, int) float64 { return 2000 }},
+		}}.Result()
+		m := drawn(r)
+		var markdown bytes.Buffer
+		if err := m.Markdown(&markdown, charts); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"page": rendered(t, m), "Markdown": markdown.String()} {
+			before, _, _ := strings.Cut(text, "Method") // which explains the word
+			if got := strings.Contains(before, ">corrected ") || strings.Contains(before, "| corrected |"); got != test.want {
+				t.Errorf("%s: %s corrected: %t", test.second, name, got)
+			}
+			if got := strings.Contains(before, `class="band"`); name == "page" && got != test.want {
+				t.Errorf("%s: a band: %t", test.second, got)
+			}
+		}
 	}
 }
 

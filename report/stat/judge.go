@@ -63,6 +63,19 @@ func Spread(c *result.Control) float64 {
 	return spread
 }
 
+// ControlOf is the control of an arm over the first arm of a judged run; nil without one.
+func ControlOf(r *result.Result, arm string) *result.Control {
+	for i := range r.Controls {
+		if c := &r.Controls[i]; c.Arm == arm {
+			return c
+		}
+	}
+	if len(r.Arms) > 1 && r.Arms[1].Name == arm {
+		return r.Control
+	}
+	return nil
+}
+
 // versus is one arm over the base.
 type versus struct {
 	r         *result.Result

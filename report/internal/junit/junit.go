@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
-// Suites is the document. Write counts.
+// Suites is the document. Write counts the cases, and writes how long they took where it is known.
 type Suites struct {
 	XMLName  xml.Name `xml:"testsuites"`
 	Name     string   `xml:"name,attr"`
@@ -16,7 +17,10 @@ type Suites struct {
 	Failures int      `xml:"failures,attr"`
 	Skipped  int      `xml:"skipped,attr"`
 	Errors   int      `xml:"errors,attr"`
+	Time     string   `xml:"time,attr,omitempty"`
 	Suites   []*Suite `xml:"testsuite"`
+
+	Took time.Duration `xml:"-"` // 0: not known
 }
 
 // Suite is a set of cases.
@@ -26,6 +30,7 @@ type Suite struct {
 	Failures int    `xml:"failures,attr"`
 	Skipped  int    `xml:"skipped,attr"`
 	Errors   int    `xml:"errors,attr"`
+	Time     string `xml:"time,attr,omitempty"`
 	Cases    []Case `xml:"testcase"`
 }
 
@@ -33,10 +38,13 @@ type Suite struct {
 type Case struct {
 	Class   string   `xml:"classname,attr"`
 	Name    string   `xml:"name,attr"`
+	Time    string   `xml:"time,attr,omitempty"`
 	Failure *Message `xml:"failure"`
 	Error   *Message `xml:"error"`
 	Skipped *Message `xml:"skipped"`
 	Output  *Output  `xml:"system-out"`
+
+	Took time.Duration `xml:"-"` // 0: not known
 }
 
 // Message is why a case did not pass.
@@ -54,10 +62,15 @@ type Output struct {
 // Write counts the cases and writes the document.
 func Write(w io.Writer, all *Suites) error {
 	all.Tests, all.Failures, all.Skipped, all.Errors = 0, 0, 0, 0
+	all.Time = seconds(all.Took)
 	for _, s := range all.Suites {
 		s.Tests, s.Failures, s.Skipped, s.Errors = len(s.Cases), 0, 0, 0
+		took := time.Duration(0)
 		for i := range s.Cases {
-			switch c := &s.Cases[i]; {
+			c := &s.Cases[i]
+			c.Time = seconds(c.Took)
+			took += c.Took
+			switch {
 			case c.Failure != nil:
 				s.Failures++
 			case c.Error != nil:
@@ -66,6 +79,7 @@ func Write(w io.Writer, all *Suites) error {
 				s.Skipped++
 			}
 		}
+		s.Time = seconds(took)
 		all.Tests, all.Failures = all.Tests+s.Tests, all.Failures+s.Failures
 		all.Skipped, all.Errors = all.Skipped+s.Skipped, all.Errors+s.Errors
 	}
@@ -79,4 +93,11 @@ func Write(w io.Writer, all *Suites) error {
 	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func seconds(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", d.Seconds())
 }
