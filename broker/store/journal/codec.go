@@ -46,7 +46,7 @@ const (
 	kindJoin        kind = 18 // who, options: as kindSubscribe, of a shared subscription that ends with its connection
 	kindTake        kind = 19 // who, position of a member's seat, number: up to there the entries are the member's
 	kindPart        kind = 20 // who, position of a member's seat: it is not connected any more
-	kindBack        kind = 21 // who, subscription's position, numbers: taken, and for another member all the same
+	kindBack        kind = 21 // who, seat, numbers: taken, and for another member all the same
 	kindGone        kind = 22 // author: it is gone, and its members are not connected any more
 	kindLimit       kind = 23 // bytes that wait for one session, or one group, at most
 )

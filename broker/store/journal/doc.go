@@ -46,7 +46,7 @@
 //	join          who, subscription as JSON: as subscribe, of a shared one that ends with its connection
 //	take          who, seat, number: the member has its entries up to there
 //	part          who, seat: the member is not connected any more
-//	back          who, position of the subscription, numbers: entries that were taken and not sent
+//	back          who, seat, numbers: entries that were taken and not sent
 //	gone          author: all its members are not connected any more
 //	limit         bytes that the queues of a session, or of a group, hold at most
 //
@@ -81,8 +81,9 @@
 // Before a feed hands a member's entries over it takes them, by a record that is waited for: one more commit, shared as
 // all are. So the state knows what may have been sent. Entries that were taken stay the member's, across connections and
 // nodes [MQTT-4.8.2-4]; those that were not go back to the pool, before what is there, when the member parts, when another
-// node claims its client, or when its node is gone. When the membership ends, what was taken and not settled goes to
-// another member at QoS 1, and at QoS 2 to nobody [MQTT-4.8.2-5].
+// node claims its client, or when its node is gone. What was taken and then not sent can be given back for as long as the
+// seat lasts: after it the session's next feed finds those entries, and may send them. When the membership ends, what was
+// taken and not settled goes to another member at QoS 1, and at QoS 2 to nobody [MQTT-4.8.2-5].
 //
 // Nodes ask every half second whether the authors that have members are still there. If NATS says twice in a row that nobody
 // listens, a gone record parts the members. A node that is there after all sees it and connects its members again.
@@ -112,7 +113,7 @@
 //
 // # Memory
 //
-// A queued message is an entry of 24 bytes in each queue and about 64 bytes once; its body is in memory only while a feed
+// A queued message is an entry of 13 bytes in each queue and about 48 bytes once; its body is in memory only while a feed
 // of this node is about to take it, once for all feeds, up to Config.FeedBytes for a feed and Config.CacheBytes for all.
 // Other bodies are read from the journal when they are due, in batches that all readers share (pages). Records that are not
 // applied yet are bounded by [maxPending]: whoever brings a message waits then, holding up its connection, and TCP its

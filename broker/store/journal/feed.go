@@ -195,7 +195,9 @@ func (f *feed) rebind(old, st *state) {
 // detach takes the feed off its subscription: it delivers nothing any more. Store.mu is held.
 func (f *feed) detach(st *state) {
 	if f.sub != nil {
-		f.sub.queue.each(func(e *entry) { st.uncache(f.sub, e) })
+		for e := range f.sub.queue.all() {
+			st.uncache(f.sub, e)
+		}
 		f.sub.feed = nil
 		f.sub = nil
 	}
@@ -226,23 +228,22 @@ func (f *feed) take(items []item) []item {
 		q = &f.sub.queue
 	}
 	room := takeBytes
-	for i := q.after(f.cursor); i < len(q.entries) && len(items) < takeEntries && room > 0; i++ {
-		e := &q.entries[i]
-		f.cursor = e.pos
-		if e.m == nil {
-			continue
-		}
-		it := item{pos: e.pos, m: e.m, body: e.m.body}
-		room -= int(e.m.size)
-		if e.cached {
-			e.cached = false
-			s.st.cache.drop(e.m)
-			f.cached -= int(e.m.size)
+	for e := range q.behind(f.cursor) {
+		m := e.msg()
+		f.cursor = e.pos()
+		items = append(items, item{pos: f.cursor, m: m, body: m.body})
+		room -= int(m.size)
+		if e.cached() {
+			e.setCached(false)
+			s.st.cache.drop(m)
+			f.cached -= int(m.size)
 		}
 		if f.sub == nil {
-			e.m = nil
+			q.settle(e)
 		}
-		items = append(items, it)
+		if len(items) == takeEntries || room <= 0 {
+			break
+		}
 	}
 	if f.sub == nil {
 		q.trim()
@@ -314,10 +315,6 @@ func (f *feed) handOver(it *item, read *reader) bool {
 		d.Back = func() { f.returns([]item{{pos: p}}) }
 	case f.number != 0:
 		d.Seq, d.Settle = uint64(p), func() { f.settle(p) }
-	}
-	if f.share != nil {
-		f.share.handing.Store(true)
-		defer f.share.handing.Store(false)
 	}
 	f.deliver(d)
 	return true
@@ -425,11 +422,11 @@ func (f *feed) stop() {
 		f.detach(s.st)
 		if f.share == nil && f.number == 0 {
 			s.feeds.Remove(f.filter, f.key)
-			f.queue.each(func(e *entry) {
-				if e.cached {
-					s.st.cache.drop(e.m)
+			for e := range f.queue.all() {
+				if e.cached() {
+					s.st.cache.drop(e.msg())
 				}
-			})
+			}
 			f.queue = queue{}
 		}
 	})

@@ -92,18 +92,12 @@ func (s *state) unseat(sub *subscription) {
 
 // withdraw takes what a member has not taken out of its queue, in order. The messages stay in use.
 func (s *state) withdraw(sub *subscription) (out []*msg) {
-	q := &sub.queue
-	i := q.after(sub.taken)
-	for j := i; j < len(q.entries); j++ {
-		if e := &q.entries[j]; e.m != nil {
-			s.uncache(sub, e)
-			out = append(out, e.m)
-		}
-		q.entries[j] = entry{}
+	for e := range sub.queue.behind(sub.taken) {
+		s.uncache(sub, e)
+		out = append(out, e.msg())
 	}
-	q.entries = q.entries[:i]
+	sub.queue.cut(sub.taken)
 	sub.waiting -= len(out)
-	q.trim()
 	return out
 }
 
@@ -113,15 +107,15 @@ func (s *state) resign(sub *subscription) {
 	s.unseat(sub)
 	g := sub.group
 	var again []*msg
-	sub.queue.each(func(e *entry) {
-		if e.m.qos == 2 {
+	for e := range sub.queue.all() {
+		if e.msg().qos == 2 {
 			s.unqueue(sub, e)
-			return
+			continue
 		}
 		s.uncache(sub, e)
-		again = append(again, e.m)
-		e.m = nil
-	})
+		again = append(again, e.msg())
+		sub.queue.settle(e)
+	}
 	g.pool = append(again, g.pool...)
 	delete(sub.sess.subs, sub.filter)
 	delete(s.subs, sub.number)
@@ -192,10 +186,11 @@ func (s *state) taken(sub *subscription, upto pos) {
 	if sub.qos > 0 {
 		return
 	}
-	for i := sub.queue.head; i < len(sub.queue.entries) && sub.queue.entries[i].pos <= sub.taken; i++ {
-		if e := &sub.queue.entries[i]; e.m != nil {
-			s.unqueue(sub, e)
+	for e := range sub.queue.all() {
+		if e.pos() > sub.taken {
+			break
 		}
+		s.unqueue(sub, e)
 	}
 	sub.queue.trim()
 	s.dispatch(sub.group)
@@ -205,10 +200,10 @@ func (s *state) taken(sub *subscription, upto pos) {
 func (s *state) giveBack(sub *subscription, list []byte) {
 	var back []*msg
 	eachSettled(list, func(p pos) {
-		if e := sub.queue.find(p); e != nil && p <= sub.taken {
+		if e, ok := sub.queue.find(p); ok && p <= sub.taken {
 			s.uncache(sub, e)
-			back = append(back, e.m)
-			e.m = nil
+			back = append(back, e.msg())
+			sub.queue.settle(e)
 			sub.waiting--
 		}
 	})

@@ -26,13 +26,13 @@ func checkGroups(t interface{ Errorf(string, ...any) }, s *state, refs map[*msg]
 			}
 			n++
 			waiting := 0
-			sub.queue.each(func(e *entry) {
+			for e := range sub.queue.all() {
 				waiting++
-				size += int(e.m.size)
-				if e.pos > sub.last {
-					t.Errorf("number %d of %q is above the last, %d", e.pos, filter, sub.last)
+				size += int(e.msg().size)
+				if e.pos() > sub.last {
+					t.Errorf("number %d of %q is above the last, %d", e.pos(), filter, sub.last)
 				}
-			})
+			}
 			queued += waiting
 			connected := slices.Contains(g.ring, sub)
 			room = room || connected && waiting < s.limits.credit
@@ -217,7 +217,7 @@ func (m *model) move(p pos, s *modelSession, r *record) bool {
 		case r.kind == kindPart && sub.seat == r.ref && r.ref != 0:
 			m.part(p, sub)
 			return true
-		case r.kind == kindBack && sub.number == r.ref:
+		case r.kind == kindBack && sub.seat == r.ref && r.ref != 0:
 			var back []modelEntry
 			eachSettled(r.data, func(n pos) {
 				if n <= sub.taken {
@@ -250,7 +250,9 @@ func describeMember(s *subscription, body func(pos) string) string {
 		return ""
 	}
 	var b strings.Builder
-	s.queue.each(func(e *entry) { fmt.Fprintf(&b, " %d=%s", e.pos, body(e.m.pos)) })
+	for e := range s.queue.all() {
+		fmt.Fprintf(&b, " %d=%s", e.pos(), body(e.msg().pos))
+	}
 	return fmt.Sprintf(" member %v %d %d %d %d %d:%s", s.transient, s.qos, s.seat, s.author, s.last, s.taken, &b)
 }
 

@@ -261,8 +261,8 @@ func (s *Store) Again(client, filter string, seq uint64, done func(*store.Messag
 		defer cancel()
 		done(s.lookUp(ctx, func() *msg {
 			if sess := s.st.sessions[client]; sess != nil && sess.subs[filter] != nil {
-				if e := sess.subs[filter].queue.find(pos(seq)); e != nil {
-					return e.m
+				if e, ok := sess.subs[filter].queue.find(pos(seq)); ok {
+					return e.msg()
 				}
 			}
 			return nil

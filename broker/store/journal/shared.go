@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"inflight/broker/store"
@@ -17,9 +16,6 @@ const (
 	// watchEvery is how often a node asks whether those that have members of groups are still there; after sure times without
 	// anybody who could answer they are gone.
 	watchEvery = 500 * time.Millisecond
-	// leaveWait is how long the end of a member's feed waits for its session to say what became of the message that it is
-	// being handed.
-	leaveWait = 100 * time.Millisecond
 )
 
 // share is what a feed has more when it is a member's.
@@ -27,11 +23,10 @@ type share struct {
 	opts      []byte // store.Subscription as JSON
 	transient bool   // the member ends with the feed
 
-	handing atomic.Bool // the session is being handed a message
-
 	// Under Store.mu.
 	seat  pos // of the record that connected it last
 	taken pos // the entries up to here are its own, by a record that is applied
+	had   pos // the entries up to here were the member's before this feed: its session may have sent them
 }
 
 // join makes a feed the one of a member of a group: with a record, because all nodes must know who gets what.
@@ -90,6 +85,9 @@ func (f *feed) sit(p pos) error {
 		return store.ErrClosed
 	case sub == nil || sub.sess.client != f.client:
 		return errFenced
+	}
+	if f.share.seat == 0 {
+		f.share.had = sub.taken
 	}
 	f.share.seat, f.share.taken = p, sub.taken
 	if f.isStopped() {
@@ -164,33 +162,33 @@ func (f *feed) own(items []item) bool {
 	return true
 }
 
-// returns gives back entries that were taken and not sent.
+// returns gives back entries that this feed took and did not hand over.
 func (f *feed) returns(items []item) {
-	if f.share == nil || f.qos == 0 || len(items) == 0 {
+	if f.share == nil || f.qos == 0 {
 		return
 	}
 	var back settled
 	for i := range items {
-		back.add(items[i].pos)
+		if items[i].pos > f.share.had {
+			back.add(items[i].pos)
+		}
+	}
+	if back.n == 0 {
+		return
 	}
 	r := f.s.of(f.client, kindBack)
-	f.settleMu.Lock()
-	r.ref, r.data = f.number, back.b
-	f.settleMu.Unlock()
+	f.s.mu.Lock()
+	r.ref, r.data = f.share.seat, back.b
+	f.s.mu.Unlock()
 	f.s.start(r, op{})
 }
 
-// leave ends the seat of a feed that was stopped, after what it has not handed over was given back.
+// leave ends the seat of a feed that was stopped, after what it has not handed over was given back. A session that does not
+// let go of a message keeps it, and with it what the feed took beside it: given back later it could be sent twice.
 func (f *feed) leave() {
-	for end := time.Now().Add(closeWait); time.Now().Before(end); {
-		select {
-		case <-f.over:
-			end = time.Time{}
-		case <-time.After(leaveWait):
-			if f.share.handing.Load() {
-				end = time.Time{} // its session may still say so later
-			}
-		}
+	select {
+	case <-f.over:
+	case <-time.After(closeWait):
 	}
 	f.leaveSeat()
 }

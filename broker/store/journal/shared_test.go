@@ -81,55 +81,12 @@ func TestGroupLimits(t *testing.T) {
 		t.Fatalf("%d and %d were handed out, %d wait, full %v; want 2, 2, 2 and a seventh dropped", slow.waiting, quick.waiting, len(g.pool), g.full)
 	}
 	var settles settled
-	quick.queue.each(func(e *entry) { settles.add(e.pos) })
+	for e := range quick.queue.all() {
+		settles.add(e.pos())
+	}
 	s.apply(3, pack(1, 3, record{kind: kindSettle, client: []byte("quick"), ref: quick.number, data: settles.b}), nil)
 	if slow.waiting != 2 || quick.waiting != 2 || len(g.pool) != 0 || g.queued != 4 {
 		t.Errorf("%d and %d are handed out, %d wait, %d in all; want 2, 2, 0, 4", slow.waiting, quick.waiting, len(g.pool), g.queued)
 	}
 	check(t, s)
-}
-
-// A queue that is as long as before takes no memory for what goes through it.
-func TestQueueInPlace(t *testing.T) {
-	const long, through = 5_000, 100_000
-	var q queue
-	next, first := pos(0), pos(1)
-	push := func() {
-		next++
-		q.push(next, &msg{pos: next})
-	}
-	for range long {
-		push()
-	}
-	grown := 0
-	for before := cap(q.entries); next < through; {
-		push()
-		q.find(first).m = nil
-		first++
-		q.trim()
-		if cap(q.entries) != before {
-			grown++
-			before = cap(q.entries)
-		}
-	}
-	if grown > 5 {
-		t.Errorf("the queue was made anew %d times", grown)
-	}
-	want := first
-	q.each(func(e *entry) {
-		if e.pos != want || e.m.pos != want {
-			t.Fatalf("entry %d, want %d", e.pos, want)
-		}
-		want++
-	})
-	if want != next+1 {
-		t.Errorf("the queue ends before %d, want %d", want, next+1)
-	}
-	for ; first <= next; first++ {
-		q.find(first).m = nil
-		q.trim()
-	}
-	if len(q.entries) != 0 || cap(q.entries) > 1024 {
-		t.Errorf("%d entries, room for %d: want it let go", len(q.entries), cap(q.entries))
-	}
 }

@@ -106,15 +106,13 @@ func (sub *subscription) encode(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(sub.number))
 	b = appendString(b, sub.filter)
 	b = appendBytes(b, sub.opts)
-	n := 0
-	sub.queue.each(func(*entry) { n++ })
-	b = binary.AppendUvarint(b, uint64(n))
+	b = binary.AppendUvarint(b, uint64(sub.queue.live))
 	var last pos
-	sub.queue.each(func(e *entry) {
-		b = binary.AppendUvarint(b, uint64(e.pos-last))
-		b = e.m.encode(b)
-		last = e.pos
-	})
+	for e := range sub.queue.all() {
+		b = binary.AppendUvarint(b, uint64(e.pos()-last))
+		b = e.msg().encode(b)
+		last = e.pos()
+	}
 	if sub.group != nil {
 		b = sub.sharing.encode(b)
 	}
@@ -270,13 +268,13 @@ func (r *restoring) member(sub *subscription, inner string) {
 		s.seats[sub.seat] = sub
 	}
 	s.membership(sub, inner)
-	sub.queue.each(func(e *entry) {
+	for e := range sub.queue.all() {
 		sub.waiting++
 		sub.sess.queued--
-		sub.sess.bytes -= int(e.m.size)
+		sub.sess.bytes -= int(e.msg().size)
 		sub.group.queued++
-		sub.group.bytes += int(e.m.size)
-	})
+		sub.group.bytes += int(e.msg().size)
+	}
 }
 
 func (r *restoring) group() {

@@ -41,7 +41,7 @@ type audience interface {
 	// published tells of a message that takes effect, for feeds that keep nothing.
 	published(p pos, m *msg, topic string)
 	// queued tells of an entry of a subscription that has a feed here.
-	queued(sub *subscription, e *entry)
+	queued(sub *subscription, e entry)
 	// ended tells that the feed of a subscription here must deliver no more: it is gone, or served by another node.
 	ended(sub *subscription)
 	// parted tells that the feed of a member here was taken for one of a node that is gone.
@@ -117,8 +117,8 @@ type msg struct {
 	qos  byte
 
 	// Of this node alone, see cache.
-	body  *store.Message
 	users int32
+	body  *store.Message
 }
 
 // held is a QoS 2 message between PUBLISH and PUBREL.
@@ -328,7 +328,8 @@ func (s *state) take(p pos, r *record, author uint64) error {
 			s.part(sub)
 		}
 	case kindBack:
-		if sub := s.subs[r.ref]; sub != nil && sub.sess == sess && sub.group != nil {
+		// After the seat's end its entries may be with the session's next feed.
+		if sub := s.seats[r.ref]; sub != nil && sub.sess == sess {
 			s.giveBack(sub, r.data)
 		}
 	}
@@ -439,7 +440,9 @@ func (s *state) unsubscribe(sub *subscription) {
 		return
 	}
 	s.end(sub)
-	sub.queue.each(func(e *entry) { s.unqueue(sub, e) })
+	for e := range sub.queue.all() {
+		s.unqueue(sub, e)
+	}
 	delete(sub.sess.subs, sub.filter)
 	delete(s.subs, sub.number)
 	s.tree.Remove(sub.filter, sub.sess.client)
@@ -555,33 +558,34 @@ func (s *state) enqueue(p pos, sub *subscription, m *msg) {
 
 // settle takes a delivery out of the queue.
 func (s *state) settle(sub *subscription, d pos) {
-	if e := sub.queue.find(d); e != nil {
+	if e, ok := sub.queue.find(d); ok {
 		s.unqueue(sub, e)
 		sub.queue.trim()
 	}
 }
 
 // unqueue lets the message of an entry go.
-func (s *state) unqueue(sub *subscription, e *entry) {
+func (s *state) unqueue(sub *subscription, e entry) {
+	m := e.msg()
 	if g := sub.group; g != nil {
 		g.queued--
-		g.bytes -= int(e.m.size)
+		g.bytes -= int(m.size)
 		sub.waiting--
 	} else {
 		sub.sess.queued--
-		sub.sess.bytes -= int(e.m.size)
+		sub.sess.bytes -= int(m.size)
 	}
 	s.uncache(sub, e)
-	s.drop(e.m)
-	e.m = nil
+	s.drop(m)
+	sub.queue.settle(e)
 }
 
 // uncache lets go of the body that is in memory for an entry of a subscription's feed.
-func (s *state) uncache(sub *subscription, e *entry) {
-	if e.cached {
-		e.cached = false
-		s.cache.drop(e.m)
-		sub.feed.cached -= int(e.m.size)
+func (s *state) uncache(sub *subscription, e entry) {
+	if e.cached() {
+		e.setCached(false)
+		s.cache.drop(e.msg())
+		sub.feed.cached -= int(e.msg().size)
 	}
 }
 

@@ -35,17 +35,17 @@ func check(t interface{ Errorf(string, ...any) }, s *state) {
 				t.Errorf("subscription %q of %q is not where it belongs", filter, client)
 			}
 			last := pos(0)
-			sub.queue.each(func(e *entry) {
-				refs[e.m]++
+			for e := range sub.queue.all() {
+				refs[e.msg()]++
 				if sub.group == nil {
 					queued++
-					size += int(e.m.size)
+					size += int(e.msg().size)
 				}
-				if e.pos <= last {
+				if e.pos() <= last {
 					t.Errorf("queue of %q is out of order", filter)
 				}
-				last = e.pos
-			})
+				last = e.pos()
+			}
 		}
 		if sess.queued != queued || sess.bytes != size {
 			t.Errorf("%q counts %d messages of %d bytes, has %d of %d", client, sess.queued, sess.bytes, queued, size)
@@ -165,7 +165,9 @@ func describe(s *state, body func(pos) string) string {
 		for filter, sub := range sess.subs {
 			var q []pos
 			if sub.group == nil {
-				sub.queue.each(func(e *entry) { q = append(q, e.pos) })
+				for e := range sub.queue.all() {
+					q = append(q, e.pos())
+				}
 			}
 			lines = append(lines, fmt.Sprintf("sub %s %s %d %v%s", client, filter, sub.number, q, describeMember(sub, body)))
 		}
@@ -460,11 +462,17 @@ func (w *world) record() record {
 	case kindGone:
 		r.ref = pos(rapid.Uint64Range(1, 3).Draw(t, "gone"))
 	case kindSettle, kindBack:
-		r.ref = w.pick("subscription", keys(w.s.subs))
-		w.by(&r, w.s.subs[r.ref])
+		of, what := w.s.subs, "subscription"
+		if r.kind == kindBack {
+			of, what = w.s.seats, "seat"
+		}
+		r.ref = w.pick(what, keys(of))
+		w.by(&r, of[r.ref])
 		var ps []pos
-		if sub := w.s.subs[r.ref]; sub != nil {
-			sub.queue.each(func(e *entry) { ps = append(ps, e.pos) })
+		if sub := of[r.ref]; sub != nil {
+			for e := range sub.queue.all() {
+				ps = append(ps, e.pos())
+			}
 		}
 		var s settled
 		for range rapid.IntRange(0, 3).Draw(t, "settles") {
@@ -571,10 +579,7 @@ func TestLimits(t *testing.T) {
 	s := newState()
 	s.limits = limits{queued: 3, bytes: 100, retained: 2, authors: 2}
 	s.apply(1, pack(1, 1, record{kind: kindSubscribe, client: []byte("c"), data: []byte(`{"filter":"q","qos":1}`)}), nil)
-	queued := func() (n int) {
-		s.sessions["c"].subs["q"].queue.each(func(*entry) { n++ })
-		return n
-	}
+	queued := func() int { return s.sessions["c"].subs["q"].queue.live }
 	s.apply(2, pack(1, 2, message("q", "1"), message("q", "2"), message("q", "3"), message("q", "4")), nil)
 	if queued() != 3 || !s.sessions["c"].full {
 		t.Errorf("%d messages are queued, limit 3", queued())

@@ -446,7 +446,7 @@ func (h *hall) wants(name string) (wanted bool) {
 
 func (h *hall) published(p pos, m *msg, name string) {
 	h.feeds.Match(name, func(_ string, f *feed) {
-		if len(f.queue.entries)-f.queue.head >= h.st.limits.queued {
+		if f.queue.live >= h.st.limits.queued {
 			h.drop(f, m.qos)
 			return
 		}
@@ -454,13 +454,14 @@ func (h *hall) published(p pos, m *msg, name string) {
 	})
 }
 
-func (h *hall) queued(sub *subscription, e *entry) { h.cacheFor(sub.feed, e) }
+func (h *hall) queued(sub *subscription, e entry) { h.cacheFor(sub.feed, e) }
 
 // cacheFor keeps the body of an entry in memory for its feed, as far as there is room, and wakes the feed.
-func (h *hall) cacheFor(f *feed, e *entry) {
-	if f.cached+int(e.m.size) <= h.cfg.FeedBytes && h.st.cache.put(e.m, h.st.body(e.m)) {
-		e.cached = true
-		f.cached += int(e.m.size)
+func (h *hall) cacheFor(f *feed, e entry) {
+	m := e.msg()
+	if f.cached+int(m.size) <= h.cfg.FeedBytes && h.st.cache.put(m, h.st.body(m)) {
+		e.setCached(true)
+		f.cached += int(m.size)
 	}
 	if !f.waking {
 		f.waking = true

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ const (
 
 // layout is the version of what is in the streams; each of them carries it in its metadata.
 const (
-	layout    = "2"
+	layout    = "3"
 	layoutKey = "inflight-layout"
 )
 
@@ -79,7 +80,10 @@ func (w *wire) config(name string) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name: name, Storage: jetstream.FileStorage, Replicas: w.replicas, AllowDirect: true,
 		Duplicates: 100 * time.Millisecond, // not used: batches have numbers
-		Metadata:   map[string]string{layoutKey: layout},
+		// No limit. A stream that has one is kept in files of 4 MiB and not of 8, each of which is a buffer while it is written
+		// or read.
+		MaxMsgsPerSubject: math.MaxInt64,
+		Metadata:          map[string]string{layoutKey: layout},
 	}
 	if name == journalStream {
 		c.Subjects = []string{journalSubject}

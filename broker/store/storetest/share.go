@@ -5,6 +5,9 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
+
+	"inflight/broker/store"
 )
 
 // sharing is what shared subscriptions promise beyond what others do.
@@ -154,6 +157,46 @@ func sharing() []check {
 				e.Errorf("got %q at QoS %d", d.Message.Payload, d.Message.QoS)
 			}
 			all[1].Quiet("once", e.Root+"/x")
+		}),
+		row("gives no member what the next feed of another one has", func(e *Env) {
+			all := members(e, 2, 2, true)
+			all[0].Keep = true
+			publish2(e, "1")
+			publish2(e, "2")
+			first := all[0].Next("one of two")
+			all[1].Next("the other").Settle()
+			all[0].Close()
+			all[0] = e.SubscribeAs(member(e, 0), shared(e), 2, true)
+			all[0].Want("what it had taken", string(first.Message.Payload))
+			first.Back() // by a session that was slow to say so
+			all[1].Quiet("it is another's", e.Root+"/x")
+			forget(e, all...)
+		}),
+		row("leaves a member what its feed before had, whatever became of the next", func(e *Env) {
+			all := members(e, 2, 2, true)
+			all[0].Keep = true
+			var had []string
+			for i := range 8 {
+				publish2(e, strconv.Itoa(i))
+			}
+			for range 4 {
+				had = append(had, string(all[0].Next("its turn").Message.Payload))
+				all[1].Next("its turn").Settle()
+			}
+			all[0].Close()
+			first, over := make(chan struct{}, 4), make(chan struct{})
+			next, err := e.S.Subscribe(e.context(), member(e, 0), store.Subscription{Filter: shared(e), QoS: 2}, true,
+				func(store.Delivery) { first <- struct{}{}; <-over })
+			if err != nil {
+				e.Fatal(err)
+			}
+			<-first
+			time.AfterFunc(20*time.Millisecond, func() { close(over) })
+			next.Close()
+			all[1].Quiet("it is another's", e.Root+"/x")
+			all[0] = e.SubscribeAs(member(e, 0), shared(e), 2, true)
+			all[0].Want("what it had", had...)
+			forget(e, all...)
 		}),
 		row("ends with its last member", func(e *Env) {
 			in := e.SubscribeAs(member(e, 0), shared(e), 2, true)
