@@ -92,7 +92,8 @@ func (cl *client) deliver(sub *subscription, round int, d store.Delivery) {
 		}
 		cl.wake.Wait()
 	}
-	if d.Back != nil {
+	// The feed of a connection that is gone can still bring what an earlier connection has sent.
+	if d.Back != nil && !sub.src.Sent(d) {
 		d.Back()
 	}
 }

@@ -64,6 +64,10 @@ func (src *Source) sent(d store.Delivery) {
 	src.high = max(src.high, d.Seq)
 }
 
+// Sent reports whether the session has sent a delivery, on this connection or on one before. What it has sent the store
+// must not give to anybody else.
+func (src *Source) Sent(d store.Delivery) bool { return d.Seq > 0 && d.Seq <= src.high }
+
 // Before reports whether a delivery was sent before the session was found, and takes care of it: it is not to be sent.
 func (src *Source) Before(d store.Delivery) bool {
 	if d.Seq == 0 {
