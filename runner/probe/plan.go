@@ -159,7 +159,9 @@ func (r *runner) versions(ctx context.Context) error {
 func (r *runner) detect(ctx context.Context, level byte) (check.Caps, string) {
 	s := check.NewScript(level, check.Caps{}, r.cfg.Quick, 1, r.cfg.Seed)
 	check.Detection(s)
-	h := Play(ctx, r.environment(), "detection", s, 1, r.cfg.Seed)
+	env := r.environment()
+	env.Hints = true
+	h := Play(ctx, env, "detection", s, 1, r.cfg.Seed)
 	if h.Trouble != "" {
 		return check.Caps{}, strings.TrimPrefix(h.Trouble, "p: ")
 	}

@@ -21,6 +21,7 @@ type Environment struct {
 	Tag      string        // unique to this run of a script: letters and digits, at most 12
 	Nodes    []Endpoint    // of a cluster, the first is Endpoint; nil: no more than that one is known
 	Hook     func(ctx context.Context, name string, node int) error
+	Hints    bool // nobody was let in yet: it is said what an ended connection may be about
 	Undo     bool // what a hook began is undone, whatever becomes of the script
 	Memory   func() (int64, error)
 }
@@ -355,7 +356,7 @@ func (r *run) tryConnect(s *check.Step, want *check.Connect) error {
 		return fmt.Errorf("%s: no CONNACK within %v%s", s.Conn, r.timeout, c.stranger())
 	}
 	what := c.stranger()
-	if what == "" {
+	if what == "" && r.env.Hints {
 		what = r.env.Endpoint.GoneHint(c.why)
 	}
 	return fmt.Errorf("%s: the broker closed the connection (%s): %w%s", s.Conn, c.why, errGone, what)

@@ -61,7 +61,7 @@ func (e Endpoint) Dial(ctx context.Context, timeout time.Duration) (net.Conn, er
 	secure := tls.Client(nc, e.config())
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
-		return nil, fmt.Errorf("TLS with %s: %w (%s)", e.Addr, err, tlsHint(err))
+		return nil, fmt.Errorf("TLS with %s: %w (%s)", e.Addr, innermost(err), tlsHint(err))
 	}
 	return secure, nil
 }
