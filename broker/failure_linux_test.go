@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -214,4 +218,130 @@ func TestJournalDeletedUnderACluster(t *testing.T) {
 		}
 		t.Errorf("got %s, want what was published after", got)
 	}
+}
+
+// The disks of two of three members are full at the same moment, without sync: they may have confirmed what their disks then
+// did not take, so the end of the journal may be lost, and what was acknowledged with it. It must be said where it is. Apart
+// from that everything is as it should be: no message comes twice or behind a later one, all members tell the same, and
+// once there is room all goes on by itself.
+func TestFullDisksWithoutSync(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the program and starts three of it; run without -short")
+	}
+	all, program := processes(t, StoreJournal, 3)
+	var ops []string
+	for _, p := range all {
+		ops = append(ops, fmt.Sprintf("127.0.0.1:%d", openPort(t)))
+		p.args = append(p.args, "--store-timeout", "1s", "--ops-listen", ops[len(ops)-1])
+	}
+	onSmallDisks(t, all, program)
+	c := startCrashed(t, all, "unshare")
+	const topic = "t"
+	for i := range all {
+		s := c.login(fmt.Sprint("subscriber ", i), true)
+		s.subscribe(topic, 2)
+		_ = s.nc.Close()
+	}
+
+	u := newUnreliable(t, "publisher", topic, 16, rand.New(rand.NewPCG(c.rng.Uint64(), 1)))
+	u.longest = 2 * time.Second
+	u.connect = func(first bool) *peer { return c.login(u.id, first) }
+	var begun atomic.Int64 // messages
+	u.more = func(next int) bool {
+		begun.Store(int64(next))
+		select {
+		case <-c.over:
+			return false
+		default:
+			return true
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		u.run()
+	}()
+	await := func(what string, n int64) {
+		t.Helper()
+		for begun.Load() < n {
+			select {
+			case <-done:
+				t.Fatalf("%s: the publisher has given up at message %d", what, begun.Load())
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	await("before", 300)
+	var full sync.WaitGroup
+	for _, p := range all[1:] {
+		full.Go(func() { fill(t, p) })
+	}
+	full.Wait()
+	// What the ends of files have room for is still taken. Then there is no majority, and nobody is ready; a moment more lets
+	// an election pass that looks the same.
+	for since := time.Now(); time.Since(since) < 2*time.Second; time.Sleep(50 * time.Millisecond) {
+		if slices.ContainsFunc(ops, isReady) {
+			since = time.Now()
+		}
+		if time.Now().After(c.end) {
+			t.Fatal("two disks of three are full, and somebody is ready")
+		}
+	}
+	for _, p := range all[1:] {
+		empty(t, p)
+	}
+	ended, before := time.Now(), begun.Load()
+	await("after", before+300)
+	t.Logf("goes on after %v", time.Since(ended))
+	close(c.over)
+	<-done
+
+	var told [3][]string
+	for i := range all {
+		at := &crashes{t: t, all: all[i : i+1], end: c.end, rng: rand.New(rand.NewPCG(1, 1))}
+		r := &receiver{t: t, pending: map[uint16]string{}}
+		for len(r.got) == 0 || r.got[len(r.got)-1] != u.message(u.next-1) || len(r.pending) > 0 {
+			p := at.login(fmt.Sprint("subscriber ", i), false)
+			if p == nil {
+				t.Fatalf("subscriber %d has %d messages of %d, and not the last", i, len(r.got), u.next)
+			}
+			r.connection(p, u.next, time.Now().Add(2*time.Second))
+		}
+		told[i] = r.got
+		if !slices.Equal(told[i], told[0]) {
+			t.Errorf("%d messages came from member %d, and %d, or others, from the first", len(told[i]), i+1, len(told[0]))
+		}
+		if !slices.IsSorted(r.got) || len(slices.Compact(slices.Clone(r.got))) != len(r.got) {
+			t.Errorf("messages came from member %d twice or out of order", i+1)
+		}
+	}
+	c.down(all...) // the logs are whole
+	said, noticed := 0, 0
+	for _, p := range all {
+		log := p.log.String()
+		if strings.Contains(log, "no space left on device") {
+			noticed++
+		}
+		said += strings.Count(log, "is lost")
+	}
+	if noticed == 0 {
+		t.Error("nobody says anything of a disk")
+	}
+	if lost := u.next - len(told[0]); lost > 0 && said == 0 {
+		t.Errorf("%d of %d acknowledged messages are lost, and nobody says so", lost, u.next)
+	} else {
+		t.Logf("%d disks were found full, %d of %d acknowledged messages are lost, said %d times", noticed, lost, u.next, said)
+	}
+}
+
+// isReady asks an operations listener.
+func isReady(addr string) bool {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
+	resp, err := client.Get("http://" + addr + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }

@@ -158,24 +158,43 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// A subscriber that reads nothing loses QoS 0 messages, and what the memory store may not queue; both are counted.
+// A session that is away loses what its queue has no room for, and where the broker knows of them QoS 0 messages; both are
+// counted.
 func TestDropsAreCounted(t *testing.T) {
 	t.Parallel()
-	s := open(t, StoreMemory, withOps, func(c *Config) { c.QueueBytes = 64 << 10 })
-	w := connect(t, s, "w", "keep")
-	w.subscribe("a", 1)
-	w.cut()
-	wantSamples(t, s, map[string]float64{`connections`: 0})
-	p := connect(t, s, "p")
-	p.send(pub(0, 0, "a", "x"))
-	payload := strings.Repeat("x", 1000)
-	p.send(numbered(100, func(id uint16) []byte { return pub(id, 1, "a", payload) }))
-	p.want(sentences(100, "PUBACK #")...)
-	fit := float64(64 << 10 / (1 + 1000 + 64))
-	wantSamples(t, s, map[string]float64{
-		`messages_dropped_total{reason="queue_full"}`:    100 - fit,
-		`messages_dropped_total{reason="not_connected"}`: 1,
-	})
+	for _, test := range []struct {
+		store  string
+		beside int // bytes that a queue counts for a message beside its topic and its payload
+		away   bool
+	}{
+		{StoreMemory, 64, true},
+		{StoreJournal, 4, false}, // nobody listens to a QoS 0 publication then
+	} {
+		t.Run(test.store, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, test.store, withOps, func(c *Config) { c.QueueBytes = 64 << 10 })
+			w := connect(t, s, "w", "keep")
+			w.subscribe("a", 1)
+			w.cut()
+			wantSamples(t, s, map[string]float64{`connections`: 0})
+			p := connect(t, s, "p")
+			p.send(pub(0, 0, "a", "x"))
+			payload := strings.Repeat("x", 1000)
+			p.send(numbered(100, func(id uint16) []byte { return pub(id, 1, "a", payload) }))
+			p.want(sentences(100, "PUBACK #")...)
+			fit := 64 << 10 / (1 + 1000 + test.beside)
+			want := map[string]float64{`messages_dropped_total{reason="queue_full"}`: float64(100 - fit)}
+			if test.away {
+				want[`messages_dropped_total{reason="not_connected"}`] = 1
+			}
+			wantSamples(t, s, want)
+			w = connect(t, s, "w", "keep", "present")
+			for range fit { // and those that fit are there
+				w.send(ack(packet.PUBACK, w.want("PUBLISH q1 a "+strconv.Quote(payload))))
+			}
+			w.wantQuiet()
+		})
+	}
 }
 
 func TestSubscriptionLimit(t *testing.T) {
