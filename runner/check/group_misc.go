@@ -251,7 +251,10 @@ var groupMISC = []*Rule{
 			s.Resume("w")
 			s.Fence("p", 1, "t", "w")
 		},
-		Judge: func(j *J) { AtLeastOnce("w", numbered("m", j.Number("n"))...)(j) },
+		Judge: func(j *J) {
+			AtLeastOnce("w", numbered("m", j.Number("n"))...)(j)
+			noteDrain(j, "w")
+		},
 	},
 	{
 		ID: "MISC-11", Title: "a publisher that floods far beyond a window loses no PUBREC", In: V4, Level: Info, Why: "3.1.1 has no Receive Maximum: backpressure is TCP's", Needs: []Need{QoS2},
@@ -299,4 +302,16 @@ var groupMISC = []*Rule{
 			}
 		},
 	},
+}
+
+// noteDrain notes how fast what had waited for a client was delivered once it was back.
+func noteDrain(j *J, name string) {
+	acks, got := j.Got(name, history.CONNACK), j.deliveries(name)
+	if len(acks) < 2 || len(got) == 0 {
+		return
+	}
+	took := j.h.Events[got[len(got)-1].Event].At - j.h.Events[acks[len(acks)-1].Event].At
+	if took > 0 {
+		j.Note("%d messages were delivered in %.1f s after the resumption: %.0f a second", len(got), took.Seconds(), float64(len(got))/took.Seconds())
+	}
 }
