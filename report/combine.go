@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"inflight/report/internal/human"
 	"inflight/report/page"
 	"inflight/report/stat"
 	"inflight/runner/result"
@@ -16,9 +15,9 @@ import (
 // MaxSideBySide is how many arms of several runs fit into one report.
 const MaxSideBySide = 12
 
-// SideBySide reads several run directories and puts their arms next to each other: the numbers, charts and curves of all,
-// and no ratio, because runs that were made one after the other are not paired. What each run found by itself stands among
-// the reservations, and so does a difference between the machines.
+// SideBySide reads several run directories and puts their arms next to each other: the numbers, charts and curves of all. Runs
+// that were made one after the other are not paired: what stat.Between can say of them is said in words, without a verdict.
+// What each run found by itself stands among the reservations, and so does a difference between the machines.
 func SideBySide(dirs []string) (*Together, error) {
 	if len(dirs) < 2 {
 		return nil, errors.New("side by side: at least two directories")
@@ -77,15 +76,17 @@ func (t *Together) join(runs []*result.Result) {
 	warn := func(code, format string, args ...any) {
 		all.Warnings = append(all.Warnings, result.Warning{Code: code, Text: fmt.Sprintf(format, args...)})
 	}
-	warn("side_by_side", "these runs were made one after the other and are not paired: the numbers stand side by side, without a verdict; compare measures brokers in turn")
+	warn("side_by_side", "these runs were made one after the other and are not paired: what is said between them is no verdict; compare measures brokers in turn")
 	for i, r := range runs {
 		renamed := map[string]string{}
+		run := result.Run{Name: filepath.Base(t.dirs[i]), Started: r.Started, Environment: r.Environment}
 		for _, a := range r.Arms {
 			name := a.Name
 			if names[name] > 1 {
 				name = fmt.Sprintf("%d%s", i+1, name)
 			}
 			renamed[a.Name] = name
+			run.Arms, run.OwnNames = append(run.Arms, name), append(run.OwnNames, a.Name)
 			a.Name = name
 			all.Arms = append(all.Arms, a)
 		}
@@ -93,6 +94,7 @@ func (t *Together) join(runs []*result.Result) {
 			c.Arm, c.Histograms = renamed[c.Arm], "" // they are in the directory of the run
 			all.Cells = append(all.Cells, c)
 		}
+		all.Runs = append(all.Runs, run)
 		curves, trouble := curvesOf(t.dirs[i], r)
 		for _, c := range curves {
 			c.Arm = renamed[c.Arm]
@@ -102,8 +104,8 @@ func (t *Together) join(runs []*result.Result) {
 		if trouble != "" {
 			warn("curves", "%s: %s", label, trouble)
 		}
-		if differs := unlike(first.Environment, r.Environment); differs != "" {
-			warn("unlike_machines", "%s was made on another machine than run 1: %s; rates of two machines do not compare", label, differs)
+		if differs := stat.Unlike(first.Environment, r.Environment); len(differs) > 0 {
+			warn("unlike_machines", "%s was made on another machine than run 1 (%s): rates of two machines do not compare", label, strings.Join(differs, "; "))
 		}
 		for _, w := range r.Warnings {
 			warn(w.Code+"_of_run", "%s: %s", label, w.Text)
@@ -128,20 +130,6 @@ func include[T comparable](list *[]T, n T) {
 	if !slices.Contains(*list, n) {
 		*list = append(*list, n)
 	}
-}
-
-func unlike(a, b result.Environment) string {
-	var out []string
-	if a.CPU != b.CPU {
-		out = append(out, "processor "+human.Clean(b.CPU))
-	}
-	if a.Cores != b.Cores || a.GOMAXPROCS != b.GOMAXPROCS {
-		out = append(out, fmt.Sprintf("%d cores, GOMAXPROCS %d", b.Cores, b.GOMAXPROCS))
-	}
-	if a.OS != b.OS || a.Arch != b.Arch {
-		out = append(out, b.OS+"/"+b.Arch)
-	}
-	return strings.Join(out, ", ")
 }
 
 // WriteDir makes the files of a report, and the joint result.json, in a directory that is there.

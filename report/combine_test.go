@@ -68,7 +68,7 @@ func TestSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`data-label="Arm">3A</td>`, "<s>20,556</s>", "are not paired", "run 2 (one-arm) was made on another machine than run 1: 64 cores"} {
+	for _, want := range []string{`data-label="Arm">3A</td>`, "<s>20,556</s>", "are not paired", "run 2 (one-arm) was made on another machine than run 1 (cores 2, here 64)", "the machines differ, and one of the runs has no QoS 0 control", "no more than the runs differ at QoS 0"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q", want)
 		}

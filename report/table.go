@@ -76,6 +76,9 @@ func (t *table) write() {
 		t.text(label, a.Target+notes)
 	}
 	t.overall()
+	for _, s := range m.BetweenText {
+		t.text("between ", s)
+	}
 	if m.Control != "" {
 		t.text("control ", t.control())
 	}

@@ -105,7 +105,7 @@ func places(points []stat.Point) string {
 }
 
 func (j *judge) baselineNotes() {
-	differs := unlike(j.Baseline.Environment, j.Result.Environment)
+	differs := stat.Unlike(j.Baseline.Environment, j.Result.Environment)
 	j.like = len(differs) == 0
 	if j.like {
 		j.notes = append(j.notes, "the baseline was made on a machine like this one: values are compared as they are, less the control's spread; run both builds in one job to be surer")
@@ -118,28 +118,6 @@ func (j *judge) baselineNotes() {
 	}
 	j.notes = append(j.notes, "the baseline was made on another machine ("+strings.Join(differs, "; ")+
 		"): only throughputs divided by their own QoS 0 control are compared, every other ratio is left open")
-}
-
-// unlike says in what two machines differ.
-func unlike(a, b result.Environment) []string {
-	var out []string
-	add := func(what, x, y string) {
-		if x != y {
-			out = append(out, fmt.Sprintf("%s %s, here %s", what, human.Clean(orUnknown(x)), human.Clean(orUnknown(y))))
-		}
-	}
-	add("processor", a.CPU, b.CPU)
-	add("cores", fmt.Sprint(a.Cores), fmt.Sprint(b.Cores))
-	add("GOMAXPROCS", fmt.Sprint(a.GOMAXPROCS), fmt.Sprint(b.GOMAXPROCS))
-	add("system", a.OS+"/"+a.Arch, b.OS+"/"+b.Arch)
-	return out
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
 }
 
 // rule returns the places of a rule, at least one, or why there is none.

@@ -90,6 +90,7 @@ func (m *Model) details(r *result.Result) {
 		}
 	}
 	m.gaps(r)
+	m.between(r)
 }
 
 // tableOf is nil when no arm has any of the values in the group.

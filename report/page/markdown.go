@@ -189,6 +189,10 @@ func versus(v Ratios, corrected bool) []string {
 
 // detailTables writes what came of the load and what it took.
 func (m *Model) detailTables(b *strings.Builder) {
+	if m.Between != nil {
+		b.WriteString("## Between the runs\n\n")
+		detailTable(b, []Table{*m.Between})
+	}
 	if len(m.Delivery) > 0 {
 		b.WriteString("## Delivery\n\n")
 		detailTable(b, m.Delivery)

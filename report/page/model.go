@@ -32,9 +32,11 @@ type Model struct {
 	Control     string // in words; empty without one
 	ControlText string // what it means for these arms
 
-	Delivery  []Table // what subscribers and an open loop saw, one for each group that has either
-	Resources []Table // what the load took, one for each group
-	Gaps      *Table  // how much of its throughput at QoS 1 each arm keeps at QoS 2; nil unless both were measured
+	Delivery    []Table  // what subscribers and an open loop saw, one for each group that has either
+	Resources   []Table  // what the load took, one for each group
+	Between     *Table   // of runs side by side, what can be said of one over the first; nil for a single run
+	BetweenText []string // the same in sentences
+	Gaps        *Table   // how much of its throughput at QoS 1 each arm keeps at QoS 2; nil unless both were measured
 
 	Correctness []Correctness
 	Correct     string // the same, summed, in one line

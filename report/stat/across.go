@@ -57,17 +57,16 @@ func AcrossControl(earlier, later *result.Result, base, arm string) *result.Cont
 
 // aloneOf estimates the log of a metric of one arm, over the blocks of the cells that selected picks.
 func (m metric) aloneOf(r *result.Result, arm string, selected func(*result.Cell) bool) estimate {
-	runs := pairedRuns
-	if len(r.Arms) == 1 {
-		runs = 1
+	var cells []*result.Cell
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Arm == arm && selected(c) {
+			cells = append(cells, c)
+		}
 	}
+	runs := runsPerBlock(r, cells)
 	var samples []sample
 	stratum := 0
-	for i := range r.Cells {
-		c := &r.Cells[i]
-		if c.Arm != arm || !selected(c) {
-			continue
-		}
+	for _, c := range cells {
 		stratum++ // the cells of a control differ in their windows: each is a stratum, as each pass is
 		logs, _ := m.logsOf(c, runs)
 		for k := range c.Blocks {

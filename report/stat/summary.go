@@ -61,10 +61,7 @@ func Summarise(r *result.Result, arm string, point Point) *Summary {
 	}
 	s := &Summary{Arm: arm, Point: point}
 	all := metrics()
-	runs := pairedRuns
-	if len(r.Arms) == 1 || r.SideBySide && !paired(cells) {
-		runs = 1 // a block of a sweep is a single run
-	}
+	runs := runsPerBlock(r, cells)
 	s.Throughput, s.P99 = all[0].measure(cells, runs), all[1].measure(cells, runs)
 	s.P50 = geometricMean(cells, func(c *result.Cell) float64 {
 		if c.Latency.AckService == nil {
@@ -92,6 +89,14 @@ func Summarise(r *result.Result, arm string, point Point) *Summary {
 		}
 	}
 	return s
+}
+
+// runsPerBlock is how often the arm of some cells ran in each of its blocks.
+func runsPerBlock(r *result.Result, cells []*result.Cell) int {
+	if len(r.Arms) == 1 || r.SideBySide && !paired(cells) {
+		return 1 // a block of a sweep is a single run
+	}
+	return pairedRuns
 }
 
 // paired reports whether the blocks of cells have more than a single run of their arm.

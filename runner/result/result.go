@@ -22,6 +22,7 @@ type Result struct {
 	Cells       []Cell      `json:"cells"`
 	Placements  []Placement `json:"placements,omitempty"`   // of every arm that tells, in every pass
 	SideBySide  bool        `json:"side_by_side,omitempty"` // the arms are of several runs: nothing between them is paired
+	Runs        []Run       `json:"runs,omitempty"`         // side by side: those that were put together
 	Reruns      []Rerun     `json:"reruns,omitempty"`       // of what a gate could not decide: further passes of some points
 
 	// The rest is derived from Cells by report/stat and can be made again at any time.
@@ -30,6 +31,15 @@ type Result struct {
 	Control     *Control     `json:"control,omitempty"`  // of the second arm over the first
 	Controls    []Control    `json:"controls,omitempty"` // of each other arm over the first, where there are more than two
 	Warnings    []Warning    `json:"warnings,omitempty"`
+}
+
+// Run is one of several that were put side by side.
+type Run struct {
+	Name        string      `json:"name"` // of its directory
+	Started     time.Time   `json:"started"`
+	Environment Environment `json:"environment"`
+	Arms        []string    `json:"arms"`      // its arms, as the joint result names them
+	OwnNames    []string    `json:"own_names"` // the same, as the run itself named them
 }
 
 // Rerun is a second measurement of some points. Its cells are among the others, in passes of their own.
