@@ -24,6 +24,9 @@ func Prometheus(w io.Writer, r *result.Result) error {
 	for i := range r.Cells {
 		p.cell(&r.Cells[i])
 	}
+	for i := range r.Searches {
+		p.search(&r.Searches[i])
+	}
 	for i := range r.Comparisons {
 		p.comparison(&r.Comparisons[i])
 	}
@@ -126,6 +129,19 @@ func (p *promText) cell(c *result.Cell) {
 				p.set("cell_latency_seconds", "Quantiles of a latency; 1 is the highest.", float64(*q.value)/1e9, append(labels, "latency", d.name, "quantile", q.name)...)
 			}
 		}
+	}
+}
+
+func (p *promText) search(s *result.Search) {
+	labels := []string{
+		"arm", s.Arm, "pass", strconv.Itoa(s.Pass), "qos", strconv.Itoa(s.QoS), "window", strconv.Itoa(s.Window),
+		"connections", strconv.Itoa(s.Connections), "payload", strconv.Itoa(s.Payload), "payload_sizes", s.Sizes, "limit", s.Limit, "end", s.End,
+	}
+	if s.Low != nil {
+		p.set("search_holds_messages_per_second", "Highest rate at which the limit held.", float64(*s.Low), labels...)
+	}
+	if s.High != nil {
+		p.set("search_breaks_messages_per_second", "Lowest rate at which the limit broke.", float64(*s.High), labels...)
 	}
 }
 

@@ -141,6 +141,15 @@ func (c *cell) addLedger(l *result.Ledger) {
 	c.Ledger.Add(l)
 }
 
+// tried adds what a trial of a search found: acknowledgements are checked there like anywhere, and so are deliveries.
+func (c *cells) tried(step *Step, m *measurement) {
+	cell := c.cell(step)
+	addOrder(&cell.Order, &m.stats.Order)
+	if m.reception != nil {
+		cell.addLedger(&m.reception.ledger)
+	}
+}
+
 // verified adds what the verification of the cell found. Acknowledgements are checked there like anywhere.
 func (c *cells) verified(step *Step, ledger *result.Ledger, order *result.Order) {
 	cell := c.cell(step)

@@ -56,6 +56,7 @@ type Event struct {
 
 	Control bool // a QoS 0 control run, or its cell
 	Verify  bool // a verification block
+	Trial   int  // number of the trial of a search at Point.Rate, from 1; 0: it is none
 
 	// Done is the time since the start of the run, Total what the whole run will take by now's estimate: Total - Done is
 	// the time left. Between two events only Done grows.

@@ -157,7 +157,7 @@ func watch(ctx context.Context, brokers []*target.Broker) (context.Context, func
 func (r *run) step(ctx context.Context, pass *Pass, step *Step, brokers []*target.Broker, cells *cells) error {
 	broker := brokers[step.Arm]
 	verifiable := step.Action != Verify || broker.Delivers()
-	if verifiable {
+	if verifiable && step.Action != Search { // which tells of its trials
 		r.send(r.stepEvent(Running, pass, step))
 	}
 	begun := time.Now()
@@ -176,6 +176,12 @@ func (r *run) step(ctx context.Context, pass *Pass, step *Step, brokers []*targe
 			return err
 		}
 		cells.add(step, m)
+	case Search:
+		found, err := r.search(ctx, pass, step, broker, cells)
+		if err != nil {
+			return err
+		}
+		r.result.Searches = append(r.result.Searches, *found)
 	case Verify:
 		if verifiable {
 			ledger, order, err := r.verify(ctx, broker, step)
@@ -238,6 +244,8 @@ func (r *run) explain(ctx context.Context, pass *Pass, step *Step, brokers []*ta
 	switch {
 	case step.Action == Settle:
 		what += ", first load"
+	case step.Action == Search:
+		what += ", search for the highest rate"
 	case step.Action == Verify:
 		what += ", verification"
 	case step.Control:

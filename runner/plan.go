@@ -19,6 +19,7 @@ type Action int
 const (
 	Settle  Action = iota + 1 // load that is not counted, on a broker that has just been started
 	Measure                   // one run of a block
+	Search                    // trials for the highest rate that keeps to a limit
 	Verify                    // publish and subscribe, and keep the ledger
 )
 
@@ -29,6 +30,8 @@ func (a Action) String() string {
 		return "settle"
 	case Measure:
 		return "measure"
+	case Search:
+		return "search"
 	case Verify:
 		return "verify"
 	}
@@ -121,6 +124,13 @@ func newPass(s *scenarios.Scenario, points []scenarios.Point, number int) Pass {
 			pass.Steps = appendBlock(pass.Steps, s, points, number, block, index)
 		}
 	}
+	if s.FindMax != (scenarios.Limit{}) {
+		for _, p := range points {
+			for _, arm := range armOrder(len(s.Arms), number%2 == 0) {
+				pass.Steps = append(pass.Steps, Step{Action: Search, Arm: arm, Point: p})
+			}
+		}
+	}
 	if s.Verify > 0 {
 		for _, p := range points {
 			for _, arm := range armOrder(len(s.Arms), number%2 == 0) {
@@ -207,6 +217,7 @@ const (
 	estimateStop   = time.Second
 	estimateRun    = 60 * time.Millisecond
 	estimateVerify = 700 * time.Millisecond
+	estimateTrials = 14 // of a search
 )
 
 // maxSettle bounds the load that is put on a new broker and not counted; otherwise it lasts as long as a run of a block.
@@ -219,6 +230,8 @@ func (p *Plan) Estimate(s *Step) time.Duration {
 	switch {
 	case s.Action == Settle:
 		return p.settleTime() + estimateRun
+	case s.Action == Search:
+		return estimateTrials * (p.Scenario.Warmup + p.Scenario.Duration + estimateRun)
 	case s.Action == Verify:
 		return p.Scenario.Verify + estimateVerify
 	case s.Control:
@@ -261,14 +274,18 @@ type phase int
 const (
 	phaseStart phase = iota
 	phaseRun
+	phaseSearch
 	phaseVerify
 	phaseStop
 	phases
 )
 
 func (s *Step) phase() phase {
-	if s.Action == Verify {
+	switch s.Action {
+	case Verify:
 		return phaseVerify
+	case Search:
+		return phaseSearch
 	}
 	return phaseRun
 }

@@ -186,6 +186,9 @@ func (r *run) describe() *result.Result {
 		res.Scenario.Topics = s.Topics
 	}
 	res.Scenario.PayloadSizes = s.Sizes
+	if s.FindMax != (scenarios.Limit{}) {
+		res.Scenario.FindMax = s.FindMax.String()
+	}
 	if len(s.Sizes) > 0 {
 		res.Scenario.Seed = s.Seed
 	}

@@ -71,3 +71,12 @@ func (t *turns) fit(arm int, point scenarios.Point, wanted loadTimes) loadTimes 
 	}
 	return loadTimes{warmup: max(wanted.warmup, time.Duration(turn)), measured: time.Duration(n * turn)}
 }
+
+// rate is what the closed loop of an arm reached at a point, messages per second; 0 if it was not measured.
+func (t *turns) rate(arm int, point scenarios.Point) float64 {
+	w, ok := t.seen[turnKey{arm, point}]
+	if !ok {
+		return 0
+	}
+	return perSecond(w.exchanges, w.took)
+}

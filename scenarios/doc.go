@@ -27,6 +27,7 @@
 //	drain: 20s
 //	rate: [max, 10000, 1000..20000]   # messages per second on a fixed schedule, the last a ramp over the measured time;
 //	                        # max: as fast as the window allows
+//	find-max: off           # or p99<20ms: search for the highest rate at which that holds
 //	messages: 100000        # of each run, instead of the duration
 //	topics: 1               # of each connection
 //	version: 3.1.1          # of MQTT, or 5

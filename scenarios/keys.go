@@ -95,6 +95,7 @@ func keys() []key {
 		span("drain", "bound on waiting for deliveries when nothing more comes",
 			func(s *Scenario) *time.Duration { return &s.Drain }, time.Millisecond, MaxDuration, false),
 		rates(),
+		findMax(),
 		single("messages", "messages of each run, for as long as it takes, instead of its duration; 0: the duration",
 			func(s *Scenario) *int { return &s.Messages }, 0, MaxMessages, "all connections of a run together"),
 		single("topics", "topics of each publishing connection, in turns",

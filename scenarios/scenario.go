@@ -67,6 +67,7 @@ type Scenario struct {
 	// window allows.
 	Rates    []int
 	Ramps    []Ramp // further points beside Rates
+	FindMax  Limit  // after the blocks of a point, the highest rate that keeps to it is searched for; zero: no search
 	Messages int    // published in each run, for as long as that takes, instead of Duration; 0: Duration
 	Topics   int    // of each publishing connection, in turns
 

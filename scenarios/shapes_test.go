@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -79,6 +80,10 @@ func TestShapeProblems(t *testing.T) {
 		{"rate", "5..x", `rate "x" is not a whole number`},
 		{"rate", "5..6,5..6", "rate 5..6 is listed twice"},
 		{"seed", "0", "seed 0 is out of range"},
+		{"find-max", "20ms", "write the percentile of the response time and its bound, as p99<20ms"},
+		{"find-max", "p99<20", "write the percentile"},
+		{"find-max", "p100<20ms", "p100 is out of range"},
+		{"find-max", "p99<0s", "0s is out of range"},
 	} {
 		var s Scenario
 		err := s.Set(test.key, strings.Split(test.value, ",")...)
@@ -94,6 +99,10 @@ func TestShapeProblems(t *testing.T) {
 		{Scenario{Arms: arms, Ramps: []Ramp{{5, 5}}}, "is no ramp"},
 		{Scenario{Arms: arms, Ramps: []Ramp{{5, 6}}, Messages: 10}, "a ramp lasts as long as the duration"},
 		{Scenario{Arms: arms, Sizes: []string{"uniform:64..128"}}, "is not written as 64..128"},
+		{Scenario{Arms: arms, FindMax: Limit{99, time.Second}, Rates: []int{5}}, "the search tries rates of its own"},
+		{Scenario{Arms: arms, FindMax: Limit{99, time.Second}, QoS: []int{0}}, "find-max at QoS 0"},
+		{Scenario{Arms: arms, FindMax: Limit{99, time.Second}, Messages: 5}, "find-max with messages"},
+		{Scenario{Arms: arms, FindMax: Limit{100, time.Second}}, "p100 is out of range"},
 		{Scenario{Arms: arms, Sizes: []string{"64"}}, "a mix has two sizes or more"},
 	} {
 		if err := test.s.Validate(); err == nil || !strings.Contains(err.Error(), test.want) {

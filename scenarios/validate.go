@@ -68,6 +68,22 @@ func (s *Scenario) Validate() error {
 
 // validateLoad finds settings that say nothing together.
 func (s *Scenario) validateLoad(add func(format string, args ...any)) {
+	if s.FindMax != (Limit{}) {
+		for _, p := range s.rates() {
+			if p.Rate > 0 {
+				add("find-max with a rate: the search tries rates of its own; leave rate away")
+				break
+			}
+		}
+		for _, qos := range s.QoS {
+			if qos == 0 {
+				add("find-max at QoS 0: nothing acknowledges a message there, so it has no response time; qos must be 1 or 2")
+			}
+		}
+		if s.Messages > 0 {
+			add("find-max with messages: a trial lasts as long as the duration; leave messages away")
+		}
+	}
 	for _, p := range s.rates() {
 		if p.Rate > 0 && s.Messages == 0 && p.MeanRate()*s.Duration.Seconds() < 1 {
 			add("rate %g for %v: not one message in a run; a longer duration is needed", p.MeanRate(), s.Duration)

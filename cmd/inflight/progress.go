@@ -97,6 +97,8 @@ func (p *progress) plain(e runner.Event) {
 	case runner.Running:
 		block := fmt.Sprintf("pass %d of %d: block %d of %d", e.Pass, e.Passes, e.Block, e.Blocks)
 		switch {
+		case e.Trial > 0:
+			block = fmt.Sprintf("pass %d of %d: %s, %s: searching, trial %d", e.Pass, e.Passes, e.Arm, p.label.point(e.Point), e.Trial)
 		case e.Verify:
 			block = fmt.Sprintf("pass %d of %d: counting deliveries", e.Pass, e.Passes)
 		case e.Block == 0:
@@ -156,6 +158,8 @@ func (p *progress) line(width int) string {
 	default:
 		where = fmt.Sprintf("pass %d/%d  %s  %s", e.Pass, e.Passes, e.Arm, p.label.point(e.Point))
 		switch {
+		case e.Trial > 0:
+			detail = fmt.Sprintf("  searching, trial %d", e.Trial)
 		case e.Verify:
 			detail = "  counting deliveries"
 		case e.Block == 0:
@@ -253,7 +257,7 @@ type labeller struct{ connections, payload, rate bool }
 func newLabeller(s *scenarios.Scenario) labeller {
 	return labeller{
 		connections: len(s.Connections) > 1, payload: len(s.Payloads)+len(s.Sizes) > 1,
-		rate: len(s.Rates)+len(s.Ramps) > 1,
+		rate: len(s.Rates)+len(s.Ramps) > 1 || s.FindMax != (scenarios.Limit{}),
 	}
 }
 

@@ -18,6 +18,7 @@ func newSweepCommand() *cobra.Command {
 ` + runHelp,
 		Example: `  inflight sweep reference
   inflight sweep tcp://127.0.0.1:1883 --qos 1,2 --window 1,16,256
+  inflight sweep reference --window 64 --find-max 'p99<20ms'  # the highest rate that it takes at that response time
   inflight sweep null --qos 1 --window 256 --duration 5s       # what the load generator itself can do`,
 		Args: arguments(1, 1, "one target"),
 	}

@@ -75,6 +75,9 @@ func (m *Model) details(r *result.Result) {
 			m.Delivery = append(m.Delivery, *t)
 		}
 	}
+	if t := searches(r); t != nil {
+		m.Delivery = append(m.Delivery, *t)
+	}
 	measured := false
 	for i := range r.Cells {
 		// Results of before these were measured have the peak of the memory alone, which the other tables show.

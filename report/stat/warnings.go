@@ -19,6 +19,7 @@ const (
 	CodeControlOff   = "control_off"       // the control is not at 1.00, between two builds of one broker
 	CodeControlApart = "control_apart"     // the same between two brokers, where it may be
 	CodeWindowUnused = "window_not_filled" // the generator did not keep the window full
+	CodeSearch       = "search_open"       // a search for the highest rate that did not find both sides of it
 	CodeRate         = "rate_not_reached"  // an open loop that did not get what it asked for
 	CodeSerialised   = "serialised"        // throughput does not rise with the window
 
@@ -41,7 +42,7 @@ func foreign(warnings []result.Warning) []result.Warning {
 	for _, w := range warnings {
 		switch w.Code {
 		case CodePartial, CodeOrder, CodeLedger, CodeUnverified, CodeNoControl, CodeControlOff, CodeControlApart,
-			CodeWindowUnused, CodeRate, CodeSerialised, CodePlacement, CodeGenerator, CodeLate:
+			CodeWindowUnused, CodeRate, CodeSearch, CodeSerialised, CodePlacement, CodeGenerator, CodeLate:
 		default:
 			kept = append(kept, w)
 		}
@@ -77,6 +78,7 @@ func warningsOf(r *result.Result) []result.Warning {
 	controls(r, warn)
 	windows(r, warn)
 	rates(r, warn)
+	openSearches(r, warn)
 	serialised(r, warn)
 	placements(r, warn)
 	innocence(r, warn)

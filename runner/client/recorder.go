@@ -14,7 +14,8 @@ const (
 	digits         = 3
 )
 
-func newHistogram() *hdrhistogram.Histogram {
+// NewHistogram has the range and precision of every latency histogram; nanoseconds.
+func NewHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(int64(lowestLatency), int64(highestLatency), digits)
 }
 
@@ -27,14 +28,14 @@ func newLatencies(plan *Plan) latencies {
 	var l latencies
 	switch plan.QoS {
 	case 0:
-		l.fence = newHistogram()
+		l.fence = NewHistogram()
 	case 1:
-		l.ack = newHistogram()
+		l.ack = NewHistogram()
 	default:
-		l.ack, l.receive, l.release = newHistogram(), newHistogram(), newHistogram()
+		l.ack, l.receive, l.release = NewHistogram(), NewHistogram(), NewHistogram()
 	}
 	if plan.QoS > 0 && plan.Rate > 0 {
-		l.response = newHistogram()
+		l.response = NewHistogram()
 	}
 	return l
 }

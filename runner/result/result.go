@@ -24,6 +24,7 @@ type Result struct {
 	SideBySide  bool        `json:"side_by_side,omitempty"` // the arms are of several runs: nothing between them is paired
 	Runs        []Run       `json:"runs,omitempty"`         // side by side: those that were put together
 	Reruns      []Rerun     `json:"reruns,omitempty"`       // of what a gate could not decide: further passes of some points
+	Searches    []Search    `json:"searches,omitempty"`     // for the highest rate that keeps to a limit, of each arm, pass and point
 
 	// The rest is derived from Cells by report/stat and can be made again at any time.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
@@ -62,6 +63,43 @@ type Point struct {
 	Sizes string `json:"payload_sizes,omitempty"` // as in Cell
 }
 
+// Search is what the search for the highest rate at which a limit holds came to, of an arm at a point in a pass. The response
+// times that it goes by are those of an open loop: from the intended instant to the acknowledgement.
+type Search struct {
+	Arm         string `json:"arm"`
+	Pass        int    `json:"pass"` // from 1
+	QoS         int    `json:"qos"`
+	Window      int    `json:"window"`
+	Connections int    `json:"connections"`
+	Payload     int    `json:"payload_bytes"`
+	Sizes       string `json:"payload_sizes,omitempty"` // as in Cell
+
+	Limit      string  `json:"limit"`      // as the scenario has it: p99<20ms
+	Percentile float64 `json:"percentile"` // of the response time: 99
+	LimitNS    int64   `json:"limit_ns"`   // that it is to stay below
+
+	// The limit holds at Low and breaks at High, messages per second, each in two trials of three at most: what the broker takes
+	// is between them. One is absent where none was found, and End says why: found, lowest_breaks, highest_holds,
+	// generator_limit (what came next told about the load generator), out_of_trials.
+	Low    *int    `json:"low_per_s,omitempty"`
+	High   *int    `json:"high_per_s,omitempty"`
+	End    string  `json:"end"`
+	Trials []Trial `json:"trials"` // in their order
+}
+
+// Trial is one run of a Search at a rate.
+type Trial struct {
+	RatePerS    int     `json:"rate_per_s"`
+	ReachedPerS float64 `json:"reached_per_s"`
+	DurationNS  int64   `json:"duration_ns"`
+	Due         int64   `json:"due"`                 // messages whose instant was in the measured time
+	Late        int64   `json:"late"`                // as in Cell
+	Missed      int64   `json:"missed"`              // as in Cell
+	ValueNS     *int64  `json:"value_ns,omitempty"`  // the percentile over all that were due; absent where so many were not answered
+	Held        bool    `json:"held"`                // it stayed below the limit
+	Fault       string  `json:"generator,omitempty"` // why it may have been the load generator that did not, in words
+}
+
 // Tool identifies the program that made the result.
 type Tool struct {
 	Name     string `json:"name"`
@@ -92,6 +130,7 @@ type Scenario struct {
 	PayloadSizes      []string  `json:"payload_sizes,omitempty"`       // distributions, beside Payloads
 	RateRamps         []string  `json:"rate_ramps,omitempty"`          // beside the constant rates
 	Seed              int       `json:"seed,omitempty"`                // of the order of sizes
+	FindMax           string    `json:"find_max,omitempty"`            // limit of the searches for the highest rate: p99<20ms
 	Version           string    `json:"version,omitempty"`             // of MQTT that the load speaks: 3.1.1 or 5; "" is 3.1.1
 	RatePerS          float64   `json:"rate_per_s,omitempty"`          // open loop: messages per second of a run; 0: closed loop
 	RatesPerS         []float64 `json:"rates_per_s,omitempty"`         // several of them, 0 being a closed loop
