@@ -40,9 +40,14 @@ func parseSlow(name string) (share float64, ok bool, err error) {
 // time that the broker took for it, and the broker gets that share of messages on top, on a topic of their own, whose
 // acknowledgements the client does not see. It is deterministic: at 10 % ten messages make one more. A message that is alone
 // on its way makes none: there is nothing but latency to it.
+//
+// The one does not add to the other. What is held back waits in a line of its own (see slowLine), and the broker works on: where
+// work bounds the path, there is more queued than the line holds, and where latency does, there is room for more work. A writer
+// that slept instead made those wait twice that came while it did, and slowed a pipelined path by twice the share.
 type slowConn struct {
 	net.Conn
 	share float64
+	line  *slowLine
 
 	ready   []byte // for the broker; its reader's
 	raw     []byte // the start of a packet that is not whole yet, a copy; the reader's
@@ -68,7 +73,7 @@ type slowKey struct {
 }
 
 func newSlowConn(nc net.Conn, share float64) *slowConn {
-	return &slowConn{Conn: nc, share: share, arrived: map[slowKey]time.Time{}, own: map[uint16]bool{}, next: firstOwn}
+	return &slowConn{Conn: nc, share: share, line: newSlowLine(nc), arrived: map[slowKey]time.Time{}, own: map[uint16]bool{}, next: firstOwn}
 }
 
 // firstOwn is the lowest identifier of an extra message.
@@ -97,18 +102,25 @@ func (c *slowConn) Read(b []byte) (int, error) {
 
 // Write holds the acknowledgements among b back, and what leaves with them.
 func (c *slowConn) Write(b []byte) (int, error) {
-	out, hold := c.fromBroker(b, time.Now())
+	now := time.Now()
+	out, hold := c.fromBroker(b, now)
 	if len(out) > 0 {
-		pause(hold)
-		if _, err := c.Conn.Write(out); err != nil {
+		if err := c.line.write(out, now.Add(hold)); err != nil {
 			return 0, err
 		}
 	}
 	return len(b), nil
 }
 
+// Close ends the connection after what is held back has left.
+func (c *slowConn) Close() error {
+	c.line.drain()
+	return c.Conn.Close()
+}
+
 // CloseWrite is what a broker needs that ends a connection in good order.
 func (c *slowConn) CloseWrite() error {
+	c.line.drain()
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
