@@ -18,7 +18,9 @@ import (
 	"inflight/report/stat"
 	"inflight/runner"
 	"inflight/runner/machine"
+	"inflight/runner/pin"
 	"inflight/runner/result"
+	"inflight/runner/target"
 	"inflight/scenarios"
 )
 
@@ -28,10 +30,12 @@ type calibrateFlags struct {
 	target string
 	quick  bool
 	format string
+	pin    string
+	spread int
 }
 
 func newCalibrateCommand() *cobra.Command {
-	f := calibrateFlags{effect: "5%", target: "reference", format: "table"}
+	f := calibrateFlags{effect: "5%", target: "reference", format: "table", pin: scenarios.PinOff}
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Find out what the load generator can do on this machine, and how noisy it is",
@@ -41,10 +45,15 @@ compare" makes; the clock, the loopback, and how long the generator waits for a 
 cache directory, and every later run on this machine quotes it: a rate near the generator's own is called
 generator-limited.
 
+With --spread it only shows how far so many starts of the target lie apart at window 1, where rates are mostly a matter of
+where the scheduler puts the processes: as it likes, and with CPUs of their own (--pin, auto unless set). Nothing is stored.
+
 It ends with exit code 5 when the machine is too noisy to tell the effect that was asked for.`,
 		Example: `  inflight calibrate
   inflight calibrate --quick --effect 10%
-  inflight calibrate --target nats-server@v2.15.3`,
+  inflight calibrate --target nats-server@v2.15.3
+  inflight calibrate --pin auto
+  inflight calibrate --spread 10 --target 'reference?store=memory'`,
 		Args: arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -53,6 +62,8 @@ It ends with exit code 5 when the machine is too noisy to tell the effect that w
 	flags.StringVar(&f.effect, "effect", f.effect, "the `PERCENT` that comparisons on this machine should tell from nothing")
 	flags.StringVar(&f.target, "target", f.target, "the `TARGET` that is compared with itself")
 	flags.BoolVar(&f.quick, "quick", false, "fewer and shorter blocks: the noise is that of quick runs")
+	flags.StringVar(&f.pin, "pin", f.pin, "`CPUS` for generator and brokers, as of inflight compare: the calibration is that of runs with the same generator's CPUs")
+	flags.IntVar(&f.spread, "spread", 0, "show how far `N` starts lie apart, with and without CPUs of their own, and nothing else")
 	flags.StringVar(&f.format, "format", f.format, "what is printed: table or json")
 	return cmd
 }
@@ -65,8 +76,14 @@ func (f *calibrateFlags) run(cmd *cobra.Command) error {
 	case f.format != "table" && f.format != "json":
 		return usagef("flag --format: unknown format %q (there are: table, json)", f.format)
 	}
+	if err := new(scenarios.Scenario).Set("pin", f.pin); err != nil {
+		return usagef("flag --pin: %w", err)
+	}
+	if cmd.Flags().Changed("spread") {
+		return f.showSpread(cmd)
+	}
 	noise := f.noiseScenario()
-	if err := checkTargets(&noise); err != nil {
+	if err := errors.Join(usage(noise.Validate()), checkTargets(&noise)); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "inflight-calibrate-")
@@ -110,7 +127,16 @@ func (f *calibrateFlags) ceilingScenario() scenarios.Scenario {
 	if f.quick {
 		s.Duration, s.Blocks = 100*time.Millisecond, 2
 	}
+	s.Pin = onePin(f.pin)
 	return s.WithDefaults()
+}
+
+// onePin is a pin setting for a run of one arm: of a list the generator's set and that of the first slot.
+func onePin(setting string) string {
+	if pins, err := scenarios.ParsePins(setting); err == nil {
+		return pin.Format(pins.Generator) + "/" + pin.Format(pins.Slots[0])
+	}
+	return setting
 }
 
 // noiseScenario is the main job with the target on both sides.
@@ -121,7 +147,22 @@ func (f *calibrateFlags) noiseScenario() scenarios.Scenario {
 	}
 	s.Name, s.QuickForm, s.Replicas = "calibrate", nil, 0
 	s.Arms = []scenarios.Arm{{Target: f.target}, {Target: f.target}}
+	s.Pin, s.Nodes = f.pin, nodesOf(f.target, s.Nodes)
 	return s.WithDefaults()
+}
+
+// nodesOf is as many nodes as wanted, or 1 of a target that there is no cluster of.
+func nodesOf(name string, wanted int) int {
+	spec, err := target.Parse(name)
+	if err != nil {
+		return wanted // which is said later
+	}
+	if _, _, err := spec.Topology(wanted, 0); err != nil {
+		if _, _, err := spec.Topology(1, 0); err == nil {
+			return 1
+		}
+	}
+	return wanted
 }
 
 // measure does both runs below dir, and the rest.

@@ -86,7 +86,10 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 // checkTargets finds what is wrong with the target strings before anything is built or started.
 func checkTargets(s *scenarios.Scenario) error {
 	var problems []error
-	for _, arm := range s.Arms {
+	for i, arm := range s.Arms {
+		if slices.ContainsFunc(s.Arms[:i], func(a scenarios.Arm) bool { return a.Target == arm.Target }) {
+			continue // what is wrong with it has been said
+		}
 		spec, err := target.Parse(arm.Target)
 		if err == nil {
 			_, _, err = spec.Topology(s.Nodes, s.Replicas)
