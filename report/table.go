@@ -169,9 +169,9 @@ func (t *table) columns(g page.Group, f fitting) []column {
 	for i := range m.Arms {
 		columns = append(columns, column{head: t.short(i) + " msg/s", bar: true})
 		if !m.Compared {
-			columns = append(columns, column{head: "p50"}, column{head: "p99"}, column{head: "peak RSS", bar: true})
+			columns = append(columns, column{head: g.Latency("p50")}, column{head: g.Latency("p99")}, column{head: "peak RSS", bar: true})
 		} else {
-			columns = append(columns, column{head: "p99"})
+			columns = append(columns, column{head: g.Latency("p99")})
 		}
 	}
 	if m.Compared {
@@ -210,7 +210,7 @@ func (t *table) armPerLine(g page.Group, f fitting) []column {
 		{head: "in flight"},
 		{head: "arm", left: true, bar: true},
 		{head: "msg/s", bar: true},
-		{head: "p99"},
+		{head: g.Latency("p99")},
 		{head: "peak RSS", bar: true},
 		{head: "over " + t.short(0), left: true, bar: true},
 		{head: "verdict", left: true, bar: true},

@@ -48,6 +48,11 @@ func (r *run) pass(ctx context.Context, pass *Pass, data string) (err error) {
 
 	ctx, unwatch := watch(ctx, brokers)
 	defer unwatch()
+	if pass.Number == 1 {
+		if err := r.admits(ctx, brokers); err != nil {
+			return err
+		}
+	}
 	cells := newCells(r.plan, pass)
 	defer func() {
 		if saveErr := cells.saveHistograms(r.cfg.OutDir, r.started); saveErr != nil {

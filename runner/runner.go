@@ -67,7 +67,12 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 		return nil, err
 	}
 	defer unpin()
+	warnings, err := r.askGenerator(ctx)
+	if err != nil {
+		return nil, interrupted(ctx, err)
+	}
 	r.result = r.describe()
+	r.result.Warnings = append(r.result.Warnings, warnings...)
 	if err := r.passes(ctx); err != nil {
 		err = interrupted(ctx, err)
 		r.result.Partial = true

@@ -184,6 +184,13 @@ func alone(r *result.Result, g Group) []string {
 		text := fmt.Sprintf("%s reaches %s messages per second at %s in flight", human.Clean(a.Name), human.Rate(best.Throughput.Value), human.Count(int64(best.Point.Window)))
 		if best.P99 != nil {
 			text += ", with a p99 of " + human.Latency(best.P99.Value)
+			if used := stat.ResourcesOf(r, a.Name, best.Point); used != nil && used.Open {
+				text += " from sending"
+				if used.Response99 != nil {
+					text += " and " + human.Latency(*used.Response99) + " from the intended instant, each"
+				}
+				text += " to the acknowledgement"
+			}
 		}
 		out = append(out, text+".")
 	}

@@ -64,6 +64,15 @@ type Group struct {
 	Rows    []Row
 }
 
+// Latency is the head of a column with a percentile of the time from sending to acknowledgement. Beside the response times of an
+// open loop it says which of the two it is.
+func (g Group) Latency(percentile string) string {
+	if len(g.Rows) > 0 && g.Rows[0].Point.Rate > 0 {
+		return "service " + percentile
+	}
+	return percentile
+}
+
 // Row is one point. Cells has one entry per arm, in their order. The rest is the second arm over the first; that of
 // further arms is in their cells alone.
 type Row struct {
@@ -528,6 +537,9 @@ func scenario(r *result.Result) []Pair {
 func method(r *result.Result) []string {
 	out := []string{
 		"Closed loop: each connection keeps its window of exchanges outstanding; a place is free again at PUBACK or PUBCOMP. The p99 is the time from sending a PUBLISH to that acknowledgement; ~ stands for too few samples.",
+	}
+	if slices.ContainsFunc(stat.Points(r), func(p stat.Point) bool { return p.Rate > 0 }) || len(r.Searches) > 0 {
+		out = append(out, "Open loop (paced, ramped): messages are due at instants of a schedule that does not wait for the broker. Service is the time from sending to acknowledgement; response is that from the intended instant, so that a message which waited for a stalled broker has its wait in it. Late were written after their instant, missed not within the measured time.")
 	}
 	if len(r.Arms) < 2 {
 		return append(out, "Values of several passes are pooled as their geometric mean.")

@@ -183,6 +183,15 @@ func (c *Conn) accepted5(f packet.Frame) error {
 	return nil
 }
 
+// Admits connects once and says what of a load the broker has said that it does not take, nil if nothing.
+func Admits(ctx context.Context, o Options, qos, window int) error {
+	c, err := Dial(ctx, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.allows(qos, window), c.Disconnect())
+}
+
 // allows says what of a load the broker has said that it does not take.
 func (c *Conn) allows(qos, window int) error {
 	switch {

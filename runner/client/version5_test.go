@@ -67,6 +67,22 @@ func TestVersion5(t *testing.T) {
 	}
 }
 
+// TestAdmits: what a CONNACK says about a load is known from one connection, before the load.
+func TestAdmits(t *testing.T) {
+	t.Parallel()
+	limits := packet.Properties{ReceiveMaximum: packet.Some(uint16(20)), MaximumQoS: packet.Some(byte(1))}
+	for _, c := range []struct {
+		qos, window int
+		want        string
+	}{{1, 20, ""}, {1, 21, "takes at most 20 exchanges of a connection (Receive Maximum"}, {2, 1, "takes at most QoS 1"}} {
+		addr := broker(t, func(p *peer) { p.accept5(packet.Success, &limits); p.gone() })
+		err := Admits(t.Context(), Options{Addr: addr, ClientID: "a", CleanSession: true, Version: packet.V5}, c.qos, c.window)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("QoS %d, window %d: %v, want %q", c.qos, c.window, err, c.want)
+		}
+	}
+}
+
 func TestVersion5Refuses(t *testing.T) {
 	t.Parallel()
 	limits := packet.Properties{ReceiveMaximum: packet.Some(uint16(20)), MaximumQoS: packet.Some(byte(1))}
