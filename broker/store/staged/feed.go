@@ -81,7 +81,6 @@ func (s *Store) Subscribe(ctx context.Context, client string, sub store.Subscrip
 	}
 	cfg := jetstream.ConsumerConfig{
 		Durable:       consumerName(client, sub.Filter),
-		DeliverPolicy: jetstream.DeliverNewPolicy,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		MaxAckPending: ackPending,

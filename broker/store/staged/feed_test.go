@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"inflight/broker/store"
 	"inflight/broker/store/storetest"
 )
@@ -35,6 +37,26 @@ func TestSlowSubscriberAtQoS0(t *testing.T) {
 	if n := s.Dropped(); n < before {
 		t.Errorf("%d were dropped, and after the end of the feed %d", before, n)
 	}
+}
+
+// A subscription begins at a sequence that every member knows, not at what is new to the one that leads its consumer.
+func TestSubscriptionsBeginAtASequence(t *testing.T) {
+	s := single(t).open(t)
+	e := storetest.NewEnv(t, s)
+	e.Publish(e.Msg(1, "before"))
+	last, err := s.lastSeq(msgsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := e.Subscribe(e.Root+"/x", 2, true)
+	c, err := s.js.PushConsumer(starting(t), msgsStream, consumerName(e.Client, e.Root+"/x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.CachedInfo().Config; got.DeliverPolicy != jetstream.DeliverByStartSequencePolicy || got.OptStartSeq != last+1 {
+		t.Errorf("it begins %v %d, want by the sequence %d", got.DeliverPolicy, got.OptStartSeq, last+1)
+	}
+	in.Close()
 }
 
 // Bytes that are no message reach nobody, and nothing behind them waits.

@@ -183,7 +183,7 @@ func (m *groupMember) begin(ctx context.Context, client string, sub store.Subscr
 	m.feed = s.newFeed(sub.QoS, m.deliver)
 	m.feed.member = m
 	cfg := jetstream.ConsumerConfig{
-		Durable: consumerName(client, sub.Filter), DeliverPolicy: jetstream.DeliverNewPolicy,
+		Durable:   consumerName(client, sub.Filter),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: inboxAckPending, MaxDeliver: -1,
 		Replicas: s.cfg.Replicas, FilterSubject: handedRoot + m.g.name + ".*." + m.token,
 	}

@@ -55,12 +55,23 @@ func (s *Store) begin(ctx context.Context, f *feed, cfg jetstream.ConsumerConfig
 		err = s.turn(ctx, f, func(string) bool { return true })
 	}
 	if !durable || errors.Is(err, jetstream.ErrConsumerNotFound) {
-		err = s.create(ctx, f.cfg)
+		if err = s.fromNow(&f.cfg); err == nil {
+			err = s.create(ctx, f.cfg)
+		}
 	}
 	if err == nil {
 		err = s.declare(ctx)
 	}
 	return name, err
+}
+
+// fromNow lets a consumer begin with what is stored after this. It names the sequence: where a consumer is to begin with what
+// is new, its leader chooses that when it begins to lead, and tells the others afterwards. If the lead goes on before they
+// have heard of it, the next leader chooses anew, and what came meanwhile, after the client was told, is left out.
+func (s *Store) fromNow(cfg *jetstream.ConsumerConfig) error {
+	last, err := s.lastSeq(msgsStream)
+	cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, last+1
+	return err
 }
 
 // hear listens on the feed's DeliverSubject.
