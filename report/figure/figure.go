@@ -171,17 +171,23 @@ func (c *Chart) frame() (x, y span, ok bool) {
 }
 
 func (s *Series) draw(b *strings.Builder, x, y span, shift float64) {
-	if len(s.Points) == 0 {
+	points := make([]Point, 0, len(s.Points))
+	for _, p := range s.Points {
+		if x.can(p.X) && y.can(p.Y) {
+			points = append(points, p)
+		}
+	}
+	if len(points) == 0 {
 		return
 	}
 	fmt.Fprintf(b, `<g class="s a%d">`, s.Arm)
-	if !s.Loose && len(s.Points) > 1 {
+	if !s.Loose && len(points) > 1 {
 		class := "line"
 		if s.Dashed {
 			class = "line dashed"
 		}
 		b.WriteString(`<path class="` + class + `" d="`)
-		for i, p := range s.Points {
+		for i, p := range points {
 			command := "L"
 			if i == 0 {
 				command = "M"
@@ -197,10 +203,10 @@ func (s *Series) draw(b *strings.Builder, x, y span, shift float64) {
 	every := 1
 	if s.Plain {
 		const most = 40
-		every = max(1, (len(s.Points)+most-1)/most)
+		every = max(1, (len(points)+most-1)/most)
 	}
-	for i, p := range s.Points {
-		if i%every != 0 && i != len(s.Points)-1 {
+	for i, p := range points {
+		if i%every != 0 && i != len(points)-1 {
 			continue
 		}
 		at, h := x.at(p.X)+shift, y.at(p.Y)

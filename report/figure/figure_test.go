@@ -69,6 +69,20 @@ func TestCharts(t *testing.T) {
 	}
 }
 
+// A result may come from anyone: its numbers must not keep an axis busy for ever.
+func TestAbsurdNumbersEnd(t *testing.T) {
+	for _, scale := range []Scale{Linear, Log, Tail} {
+		for _, v := range []float64{1e308, -1e308, 1e-320, 1e17, -1e17, 0} {
+			c := Chart{X: Axis{Scale: scale}, Y: Axis{Scale: scale}, Series: []Series{{Points: []Point{
+				{X: v, Y: v, Low: ptr(-1e308), High: ptr(1e308)}, {X: 1, Y: 1, Low: ptr(1e-320), High: ptr(1e300)}, {X: 1 + v, Y: v},
+			}}}}
+			wellFormed(t, c.SVG())
+			f := Forest{Rows: []Row{{Ratio: math.Abs(v), Low: ptr(-1e308), High: ptr(1e308)}, {Ratio: 1}}}
+			wellFormed(t, f.SVG())
+		}
+	}
+}
+
 func TestForest(t *testing.T) {
 	control := &Interval{Low: 0.9, High: 1.1, Text: "control"}
 	f := Forest{Rows: []Row{

@@ -38,7 +38,7 @@ func (f *Forest) SVG() string {
 	x.take(1)
 	ratios := 0
 	for _, r := range f.Rows {
-		if r.Ratio > 0 {
+		if x.can(r.Ratio) {
 			ratios++
 			x.take(r.Ratio)
 		}
@@ -73,7 +73,7 @@ func (f *Forest) SVG() string {
 			class = "row head"
 		}
 		fmt.Fprintf(&b, `<text class="%s" x="%s" y="%s" text-anchor="end">%s</text>`, class, n(forestLeft-10), n(y+4), html.EscapeString(r.Label))
-		if r.Ratio > 0 {
+		if x.can(r.Ratio) {
 			fmt.Fprintf(&b, `<g class="p" data-t="%s"><title>%s</title>`, html.EscapeString(r.Text), html.EscapeString(r.Text))
 			if r.Low != nil && r.High != nil {
 				from, to := x.clamp(x.at(*r.Low)), x.clamp(x.at(*r.High))

@@ -21,10 +21,23 @@ func newSpan(scale Scale, from, to float64) span {
 }
 
 func (s *span) take(v float64) {
-	if math.IsNaN(v) || math.IsInf(v, 0) || s.scale == Log && v <= 0 {
+	if !s.can(v) {
 		return
 	}
 	s.low, s.high = math.Min(s.low, v), math.Max(s.high, v)
+}
+
+// can reports whether the axis can show a value at all.
+func (s *span) can(v float64) bool {
+	switch {
+	case math.IsNaN(v) || math.Abs(v) > maxValue:
+		return false
+	case s.scale == Log:
+		return v >= 1/maxValue
+	case s.scale == Tail:
+		return v >= 0 && v < 1
+	}
+	return true
 }
 
 func (s *span) empty() bool { return s.low > s.high }
@@ -108,6 +121,12 @@ func roundDown(v float64) float64 {
 	return best
 }
 
+// maxValue is more than anything that was ever measured, and its inverse less: an axis does not reach further.
+const maxValue = 1e18
+
+// maxTicks is more than an axis ever has.
+const maxTicks = 16
+
 // choose marks round numbers.
 func (s *span) choose(write func(float64) string) []Tick {
 	if write == nil {
@@ -131,8 +150,12 @@ func (s *span) choose(write func(float64) string) []Tick {
 		}
 	default:
 		step := -roundDown(-(s.high - s.low) / 6)
-		for v := math.Ceil(s.low/step) * step; v <= s.high*(1+1e-9); v += step {
-			out = append(out, Tick{v, write(v)})
+		first := math.Ceil(s.low/step) * step
+		for i := range maxTicks {
+			// Not by adding: beside a large number a step is nothing, and there would be no end.
+			if v := first + float64(i)*step; v <= s.high*(1+1e-9) {
+				out = append(out, Tick{v, write(v)})
+			}
 		}
 	}
 	return out
