@@ -1,6 +1,7 @@
 package session
 
 import (
+	"inflight/broker/ids"
 	"inflight/broker/packet"
 	"inflight/broker/store"
 )
@@ -79,7 +80,7 @@ type Limits struct {
 type Receiver struct {
 	pipe   *Pipeline
 	limits Limits
-	byID   table[exchange]
+	byID   ids.Table[exchange]
 	first  *exchange // of the queue: PUBREL has arrived, the release has not started
 	last   *exchange
 	copies int
@@ -99,10 +100,10 @@ func NewReceiver(pipe *Pipeline, limits Limits, resumed []store.Held) *Receiver 
 	r := &Receiver{pipe: pipe, limits: limits}
 	for _, h := range resumed {
 		if h.ID != 0 { // no client's
-			r.byID.put(h.ID, &exchange{id: h.ID, state: held, ref: h.Ref})
+			r.byID.Put(h.ID, &exchange{id: h.ID, state: held, ref: h.Ref})
 		}
 	}
-	r.resumed = r.byID.len()
+	r.resumed = r.byID.Len()
 	return r
 }
 
@@ -113,7 +114,7 @@ func (r *Receiver) Over(id uint16, qos byte, limit int) bool {
 	if qos == 2 && r.Known(id) {
 		return false
 	}
-	return r.pipe.Pubacks()+r.byID.len()-r.resumed >= limit
+	return r.pipe.Pubacks()+r.byID.Len()-r.resumed >= limit
 }
 
 // Refuse answers a PUBLISH that is not accepted with a Reason Code of MQTT 5.0. A further copy of one that was accepted
@@ -130,7 +131,7 @@ func (r *Receiver) Refuse(id uint16, qos byte, code packet.ReasonCode) {
 }
 
 // Open is the number of exchanges that have no PUBCOMP yet.
-func (r *Receiver) Open() int { return r.byID.len() }
+func (r *Receiver) Open() int { return r.byID.Len() }
 
 // Publish takes a PUBLISH of QoS 1 or 2. m must own its bytes; it may be nil for an identifier for which Known is true.
 func (r *Receiver) Publish(id uint16, qos byte, m *store.Message) Op {
@@ -138,7 +139,7 @@ func (r *Receiver) Publish(id uint16, qos byte, m *store.Message) Op {
 		return Op{Kind: OpPublish, ID: id, Msg: m, slot: r.pipe.Reserve(packet.PUBACK, id)}
 	}
 	slot := r.pipe.Reserve(packet.PUBREC, id)
-	if ex := r.byID.get(id); ex != nil && !ex.comps.any {
+	if ex := r.byID.Get(id); ex != nil && !ex.comps.any {
 		if ex.state == held {
 			r.pipe.Complete(slot)
 		} else {
@@ -149,7 +150,7 @@ func (r *Receiver) Publish(id uint16, qos byte, m *store.Message) Op {
 	ex := r.take()
 	ex.id, ex.state, ex.msg = id, storing, m
 	r.pipe.join(&ex.recs, slot)
-	r.byID.put(id, ex)
+	r.byID.Put(id, ex)
 	r.copies++
 	r.bytes += m.Size()
 	return Op{Kind: OpHold, ID: id, Msg: m, ex: ex}
@@ -157,14 +158,14 @@ func (r *Receiver) Publish(id uint16, qos byte, m *store.Message) Op {
 
 // Known reports whether a QoS 2 PUBLISH on this identifier is another copy of a publication that is already here.
 func (r *Receiver) Known(id uint16) bool {
-	ex := r.byID.get(id)
+	ex := r.byID.Get(id)
 	return ex != nil && !ex.comps.any
 }
 
 // Pubrel takes a PUBREL.
 func (r *Receiver) Pubrel(id uint16) Op {
 	slot := r.pipe.Reserve(packet.PUBCOMP, id)
-	ex := r.byID.get(id)
+	ex := r.byID.Get(id)
 	if ex == nil {
 		r.pipe.CompleteWith(slot, r.Unknown)
 		return Op{}
@@ -233,8 +234,8 @@ func (r *Receiver) Done(op Op, ref store.Ref, m *store.Message, next []Op) []Op 
 		ex := op.ex
 		r.pipe.completeAll(lanePubcomp, &ex.comps)
 		r.dropBody(ex)
-		if r.byID.get(ex.id) == ex {
-			r.byID.remove(ex.id)
+		if r.byID.Get(ex.id) == ex {
+			r.byID.Remove(ex.id)
 		}
 		r.put(ex)
 	}
@@ -273,7 +274,7 @@ func (r *Receiver) dropBody(ex *exchange) {
 // Corrupt takes a fetch whose stored bytes are no message. The exchange is forgotten, so that the client's next PUBREL
 // gets a clean PUBCOMP; the caller drops the stored copy and closes the connection once.
 func (r *Receiver) Corrupt(op Op) {
-	if r.byID.get(op.ID) == op.ex {
-		r.byID.remove(op.ID)
+	if r.byID.Get(op.ID) == op.ex {
+		r.byID.Remove(op.ID)
 	}
 }

@@ -170,7 +170,7 @@ func (m *model) check(t *rapid.T) {
 		t.Fatalf("delivered in the order %s, PUBRELs came for %s", list(order), list(m.releases))
 	}
 	bodies := 0
-	m.r.byID.each(func(_ uint16, ex *exchange) {
+	m.r.byID.Each(func(_ uint16, ex *exchange) {
 		if ex.msg != nil && ex.state == held && !ex.comps.any {
 			bodies++
 		}

@@ -72,7 +72,7 @@ func (s *Sender) Record(b []byte) []byte {
 	prev := make([]uint64, len(filters))
 	room := maxInline
 	for _, id := range s.order {
-		out := s.byID.get(id)
+		out := s.byID.Get(id)
 		d := &out.delivery
 		flags := d.QoS
 		if d.Retain {
@@ -125,11 +125,11 @@ func Restore(window int, record []byte) (*Sender, []Missing, error) {
 		sources[i] = src
 	}
 	add := func(id uint16, out *outgoing) {
-		if id == 0 || s.byID.get(id) != nil {
+		if id == 0 || s.byID.Get(id) != nil {
 			r.bad = true
 			return
 		}
-		s.byID.put(id, out)
+		s.byID.Put(id, out)
 	}
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		id := r.id()
@@ -180,7 +180,7 @@ func Restore(window int, record []byte) (*Sender, []Missing, error) {
 
 // Found gives an outstanding message its body.
 func (s *Sender) Found(id uint16, m *store.Message) {
-	if out := s.byID.get(id); out != nil {
+	if out := s.byID.Get(id); out != nil {
 		out.delivery.Message = m
 	}
 }
@@ -188,7 +188,7 @@ func (s *Sender) Found(id uint16, m *store.Message) {
 // Lost gives an outstanding message up whose body is nowhere any more: the store lets go only of what was settled. A
 // QoS 2 exchange is completed, because its receiver may hold the identifier; QoS 1 needs nothing.
 func (s *Sender) Lost(id uint16) {
-	out := s.byID.get(id)
+	out := s.byID.Get(id)
 	switch {
 	case out == nil || out.state == awaitPubcomp:
 	case out.state == awaitPubrec:
@@ -197,7 +197,7 @@ func (s *Sender) Lost(id uint16) {
 		s.rels = append(s.rels, id)
 		s.version++
 	default:
-		s.byID.remove(id)
+		s.byID.Remove(id)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"inflight/broker/ids"
 	"inflight/broker/packet"
 	"inflight/broker/store"
 )
@@ -38,7 +39,7 @@ var ErrUnexpectedAck = errors.New("acknowledgement answers nothing that was sent
 type Sender struct {
 	window int
 	last   uint16
-	byID   table[outgoing]
+	byID   ids.Table[outgoing]
 	order  []uint16 // identifiers by first PUBLISH; completed ones are skipped and trimmed
 	rels   []uint16 // identifiers that await PUBCOMP, in PUBREC order [MQTT-4.6.0-4]
 
@@ -112,10 +113,10 @@ func forward(src *Source, d *store.Delivery, left uint32, id uint16) packet.Forw
 }
 
 // Full reports whether the window has no room for another message above QoS 0.
-func (s *Sender) Full() bool { return s.byID.len() >= s.window }
+func (s *Sender) Full() bool { return s.byID.Len() >= s.window }
 
 // InFlight is the number of messages outstanding.
-func (s *Sender) InFlight() int { return s.byID.len() }
+func (s *Sender) InFlight() int { return s.byID.Len() }
 
 // Send appends the PUBLISH of a delivery of src, which may be nil. Above QoS 0 the window must not be full.
 func (s *Sender) Send(b []byte, src *Source, d store.Delivery) []byte {
@@ -129,7 +130,7 @@ func (s *Sender) Send(b []byte, src *Source, d store.Delivery) []byte {
 		if d.QoS == 2 {
 			out.state = awaitPubrec
 		}
-		s.byID.put(id, out)
+		s.byID.Put(id, out)
 		s.order = append(s.order, id)
 		s.trim()
 	}
@@ -161,7 +162,7 @@ func (s *Sender) fresh() *outgoing {
 
 // done forgets what is under id. It is used again, unless something else may still refer to it.
 func (s *Sender) done(id uint16, out *outgoing) {
-	s.byID.remove(id)
+	s.byID.Remove(id)
 	out.src = nil // if the store delivers it again, it is settled again
 	if out.awaited || len(s.owed) > 0 || s.spare == maxFree {
 		return
@@ -178,7 +179,7 @@ func (s *Sender) take() uint16 {
 		if s.last == 0 {
 			s.last = 1
 		}
-		if s.byID.get(s.last) == nil {
+		if s.byID.Get(s.last) == nil {
 			return s.last
 		}
 	}
@@ -192,10 +193,10 @@ func (s *Sender) tidy() {
 
 // trim drops completed identifiers once they are most of an order.
 func (s *Sender) trim() {
-	if len(s.order) > 64 && len(s.order) > 4*s.byID.len() {
+	if len(s.order) > 64 && len(s.order) > 4*s.byID.Len() {
 		s.order = s.compact(s.order, false)
 	}
-	if len(s.rels) > 64 && len(s.rels) > 4*s.byID.len() {
+	if len(s.rels) > 64 && len(s.rels) > 4*s.byID.Len() {
 		s.rels = s.compact(s.rels, true)
 	}
 }
@@ -206,7 +207,7 @@ func (s *Sender) compact(ids []uint16, pubcomp bool) []uint16 {
 	s.round++
 	at := len(ids)
 	for i := len(ids) - 1; i >= 0; i-- {
-		out := s.byID.get(ids[i])
+		out := s.byID.Get(ids[i])
 		if out == nil || out.round == s.round || (out.state == awaitPubcomp) != pubcomp {
 			continue
 		}
@@ -219,7 +220,7 @@ func (s *Sender) compact(ids []uint16, pubcomp bool) []uint16 {
 
 // Puback takes a PUBACK: the message is settled and its identifier is free.
 func (s *Sender) Puback(id uint16) error {
-	out := s.byID.get(id)
+	out := s.byID.Get(id)
 	if out == nil {
 		return nil // a late answer to a message of an earlier connection; nothing to free
 	}
@@ -235,7 +236,7 @@ func (s *Sender) Puback(id uint16) error {
 // PUBREC gets the PUBREL again, never the PUBLISH, and so does one for an unknown identifier, whose exchange was
 // completed before.
 func (s *Sender) Pubrec(b []byte, id uint16) ([]byte, error) {
-	out := s.byID.get(id)
+	out := s.byID.Get(id)
 	if out != nil && out.state == awaitPuback {
 		return b, fmt.Errorf("PUBREC %d for a QoS 1 message: %w", id, ErrUnexpectedAck)
 	}
@@ -255,7 +256,7 @@ func (s *Sender) Pubrec(b []byte, id uint16) ([]byte, error) {
 // Refused takes a PUBREC with a Reason Code that is a failure: the exchange is over, no PUBREL follows, and the identifier
 // is free.
 func (s *Sender) Refused(id uint16) error {
-	out := s.byID.get(id)
+	out := s.byID.Get(id)
 	switch {
 	case out == nil:
 		return nil
@@ -269,7 +270,7 @@ func (s *Sender) Refused(id uint16) error {
 
 // Pubcomp takes a PUBCOMP: the identifier is free.
 func (s *Sender) Pubcomp(id uint16) error {
-	out := s.byID.get(id)
+	out := s.byID.Get(id)
 	if out == nil {
 		return nil
 	}
@@ -287,7 +288,7 @@ func (s *Sender) Resend(b []byte, now time.Time) []byte {
 	s.tidy()
 	s.owed = nil
 	for _, id := range s.order {
-		out := s.byID.get(id)
+		out := s.byID.Get(id)
 		if !s.Fits(out.src, &out.delivery) {
 			out.delivery.Settle()
 			s.Lost(id)
@@ -308,8 +309,8 @@ func (s *Sender) Owes() bool { return len(s.owed) > 0 }
 func (s *Sender) More(b []byte, now time.Time) []byte {
 	for len(s.owed) > 0 {
 		id, out := s.owed[0].id, s.owed[0].out
-		again := s.byID.get(id) == out && out.state != awaitPubcomp
-		if again && s.byID.len()-len(s.owed) >= s.window {
+		again := s.byID.Get(id) == out && out.state != awaitPubcomp
+		if again && s.byID.Len()-len(s.owed) >= s.window {
 			break
 		}
 		s.owed = s.owed[1:]

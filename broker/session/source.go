@@ -33,7 +33,7 @@ func (s *Sender) Drop(src *Source) (started []func()) {
 	if s.sources[src.filter] == src {
 		delete(s.sources, src.filter)
 	}
-	s.byID.each(func(_ uint16, out *outgoing) {
+	s.byID.Each(func(_ uint16, out *outgoing) {
 		if out.src == src {
 			out.src = nil
 			s.version++ // the store lets the message go: its body must be in the record
@@ -50,7 +50,7 @@ func (s *Sender) Drop(src *Source) (started []func()) {
 // was found, what is still outstanding comes again, and is not to be sent.
 func (s *Sender) Reopen(src *Source) {
 	src.floor, src.waiting = src.high, make(map[uint64]*outgoing)
-	s.byID.each(func(_ uint16, out *outgoing) {
+	s.byID.Each(func(_ uint16, out *outgoing) {
 		if out.src == src && out.delivery.Seq > 0 {
 			src.waiting[out.delivery.Seq], out.awaited = out, true
 		}

@@ -41,7 +41,7 @@ func below(p string, roots ...string) bool {
 }
 
 // pure are the packages that take the time as an argument and do no I/O.
-var pure = []string{"runner/ledger", "runner/load", "runner/check", "broker/session", "broker/packet", "broker/topic", "report/stat", "report/gate"}
+var pure = []string{"runner/ledger", "runner/load", "runner/check", "broker/session", "broker/ids", "broker/packet", "broker/topic", "report/stat", "report/gate"}
 
 func importRules() []importRule {
 	ours := func(p string) bool { return below(p, "cmd", "scenarios", "runner", "report", "broker") }

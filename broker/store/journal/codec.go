@@ -114,6 +114,7 @@ func checksum(b []byte) uint32 {
 type batch struct {
 	author, number uint64
 	records        []byte
+	whole          bool // the checksum is right
 }
 
 // open checks a batch. The records are checked as they are decoded: [decodeAll] tells about all of them at once.
@@ -123,7 +124,7 @@ func open(b []byte) (batch, error) {
 		return batch{}, errCorrupt
 	}
 	return batch{
-		author: binary.BigEndian.Uint64(b[1:]), number: binary.BigEndian.Uint64(b[9:]), records: b[headerSize:n],
+		author: binary.BigEndian.Uint64(b[1:]), number: binary.BigEndian.Uint64(b[9:]), records: b[headerSize:n], whole: true,
 	}, nil
 }
 
@@ -141,6 +142,17 @@ func (b batch) decodeAll(buf []record) ([]record, error) {
 		}
 	}
 	return buf, nil
+}
+
+// bringing counts the records that bring a message.
+func bringing(records []record) (n int) {
+	for i := range records {
+		switch records[i].kind {
+		case kindPublish, kindHold, kindRetain, kindCarry:
+			n++
+		}
+	}
+	return n
 }
 
 func appendWho(b []byte, w who) []byte {

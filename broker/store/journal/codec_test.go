@@ -172,7 +172,7 @@ func FuzzBatch(f *testing.F) {
 			return
 		}
 		s := newState()
-		s.apply(1, pack(1, 1, got...), nil) // whatever it says, it must not break anything
+		s.applyBytes(1, pack(1, 1, got...), nil) // whatever it says, it must not break anything
 		check(t, s)
 		var again []byte
 		for i := range got {

@@ -61,7 +61,7 @@ func (f *fakeJournal) store(i int) {
 	if err != nil {
 		panic(err)
 	}
-	if f.s.apply(f.seq, data, f.c.own(b.number)) {
+	if f.s.applyBytes(f.seq, data, f.c.own(b.number)) {
 		records, _ := b.decodeAll(nil)
 		for _, r := range records {
 			if r.kind == kindRelease {

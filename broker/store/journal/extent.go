@@ -7,13 +7,15 @@ type extent struct {
 	low   int    // no batch before this one has a needed message
 	bytes int64  // of all batches
 	live  int64  // of the needed messages
+	room  int    // messages that the last batch brings
 }
 
 type slot struct {
 	bytes int32
-	sum   uint32 // the batch's checksum: by it a journal is recognised
-	live  int32  // needed messages
-	msgs  []*msg // all that were ever needed; nil once none is
+	sum   uint32   // the batch's checksum: by it a journal is recognised
+	live  int32    // needed messages
+	msgs  []*msg   // all that were ever needed; nil once none is
+	held  *brought // nil: nothing
 }
 
 // push adds the next batch. Sequences in between that are not there are empty ones.
@@ -34,8 +36,11 @@ func (x *extent) differs(seq uint64, data []byte) bool {
 	return i < uint64(len(x.slots)) && x.slots[i].bytes > 0 && x.slots[i].sum != checksum(data)
 }
 
-func (x *extent) slot(m *msg) *slot {
-	i := m.pos.seq() - x.first
+func (x *extent) slot(m *msg) *slot { return x.batch(m.pos.seq()) }
+
+// batch is the slot of a batch; nil when there is none.
+func (x *extent) batch(seq uint64) *slot {
+	i := seq - x.first
 	if i >= uint64(len(x.slots)) {
 		return nil
 	}
@@ -45,7 +50,9 @@ func (x *extent) slot(m *msg) *slot {
 // add notes that a message is needed.
 func (x *extent) add(m *msg) {
 	if s := x.slot(m); s != nil {
-		s.live++
+		if s.live++; s.msgs == nil {
+			s.msgs = make([]*msg, 0, max(x.room, 1))
+		}
 		s.msgs = append(s.msgs, m)
 		x.live += int64(m.size)
 	}

@@ -148,7 +148,7 @@ func TestJournalIsTrimmed(t *testing.T) {
 	before := s.snapshotOf()
 	s = restart(t, m, s, small)
 	e = e.View(s)
-	if st, err := restore(before); err != nil || st.tree.Len() != s.st.tree.Len() || len(st.held) != len(s.st.held) {
+	if st, err := restore(before); err != nil || st.tree.Len() != s.st.tree.Len() || len(st.allHeld()) != len(s.st.allHeld()) {
 		t.Errorf("after the restart the state is another one: %v", err)
 	}
 	verify(e)

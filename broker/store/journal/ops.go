@@ -158,7 +158,7 @@ func (s *Store) fetch(ref pos) (*store.Message, error) {
 	ctx, cancel := context.WithTimeout(s.life, s.cfg.Timeout)
 	defer cancel()
 	return s.lookUp(ctx, func() *msg {
-		if h := s.st.held[ref]; h != nil {
+		if h := s.st.holding(ref); h != nil {
 			return h.msg
 		}
 		return nil

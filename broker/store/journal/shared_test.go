@@ -73,8 +73,8 @@ func TestGroupLimits(t *testing.T) {
 	seat := func(client string) record {
 		return record{kind: kindSubscribe, client: []byte(client), data: []byte(`{"filter":"` + filter + `","qos":1}`)}
 	}
-	s.apply(1, pack(1, 1, seat("slow"), seat("quick")), nil)
-	s.apply(2, pack(1, 2, message("0"), message("1"), message("2"), message("3"), message("4"), message("5"), message("6")), nil)
+	s.applyBytes(1, pack(1, 1, seat("slow"), seat("quick")), nil)
+	s.applyBytes(2, pack(1, 2, message("0"), message("1"), message("2"), message("3"), message("4"), message("5"), message("6")), nil)
 	g := s.groups[filter]
 	slow, quick := s.sessions["slow"].subs[filter], s.sessions["quick"].subs[filter]
 	if slow.waiting != 2 || quick.waiting != 2 || len(g.pool) != 2 || !g.full {
@@ -84,7 +84,7 @@ func TestGroupLimits(t *testing.T) {
 	for e := range quick.queue.all() {
 		settles.add(e.pos())
 	}
-	s.apply(3, pack(1, 3, record{kind: kindSettle, client: []byte("quick"), ref: quick.number, data: settles.b}), nil)
+	s.applyBytes(3, pack(1, 3, record{kind: kindSettle, client: []byte("quick"), ref: quick.number, data: settles.b}), nil)
 	if slow.waiting != 2 || quick.waiting != 2 || len(g.pool) != 0 || g.queued != 4 {
 		t.Errorf("%d and %d are handed out, %d wait, %d in all; want 2, 2, 0, 4", slow.waiting, quick.waiting, len(g.pool), g.queued)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/crc32"
 	"slices"
-	"sort"
 
 	"inflight/broker/topic"
 )
@@ -75,11 +74,7 @@ func (s *session) encode(b []byte) []byte {
 		flags = 1
 	}
 	b = append(b, flags)
-	holds := make([]*held, 0, len(s.held))
-	for _, h := range s.held {
-		holds = append(holds, h)
-	}
-	sort.Slice(holds, func(i, j int) bool { return holds[i].ref < holds[j].ref })
+	holds := inOrder(&s.held)
 	b = binary.AppendUvarint(b, uint64(len(holds)))
 	for _, h := range holds {
 		b = binary.AppendUvarint(b, uint64(h.ref))
@@ -236,7 +231,7 @@ func (r *restoring) session() {
 		h.topic = s.name(r.bytes())
 		h.msg = r.msg()
 		s.use(h.msg)
-		sess.held[h.id], s.held[h.ref] = h, h
+		s.stray(h)
 	}
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		sub := &subscription{number: pos(r.uvarint()), sess: sess, filter: string(r.bytes()), opts: r.clone()}

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sort"
 
+	"inflight/broker/ids"
 	"inflight/broker/store"
 	"inflight/broker/topic"
 )
@@ -67,7 +67,7 @@ type state struct {
 	sessions map[string]*session // by Client Identifier
 	epochs   map[pos]*session    // by the claim
 	subs     map[pos]*subscription
-	held     map[pos]*held
+	holds    holds
 	tree     topic.Tree[*subscription] // but the shared ones
 	retained map[string]retained       // by topic
 	journal  extent
@@ -83,6 +83,8 @@ type state struct {
 	audience audience
 	cache    cache
 	names    map[string]string
+	recent   *session // of the last record with an epoch: the next one's is mostly the same
+	named    string   // the topic that was looked up last: the next one's is mostly the same
 	records  []record // scratch
 	at       pos      // of the record that is being applied
 	current  current
@@ -102,7 +104,7 @@ type session struct {
 	record   []byte // as JSON; nil: none
 	revision pos    // of the record: its position
 	outbound []byte
-	held     map[uint16]*held // by Packet Identifier: the newest copy
+	held     ids.Table[held] // by Packet Identifier: the newest copy
 	subs     map[string]*subscription
 	queued   int // messages in all queues
 	bytes    int // and their bytes
@@ -119,18 +121,6 @@ type msg struct {
 	// Of this node alone, see cache.
 	users int32
 	body  *store.Message
-}
-
-// held is a QoS 2 message between PUBLISH and PUBREL.
-type held struct {
-	*msg
-	ref    pos
-	id     uint16
-	topic  string // "": the stored bytes are no message
-	retain bool
-	empty  bool // no payload; only known where retain is set
-	sess   *session
-	cached bool // the cache has its body
 }
 
 // subscription is a durable one, with what it has not settled.
@@ -168,26 +158,27 @@ type current struct {
 func newState() *state {
 	return &state{
 		authors: make(map[uint64]*author), sessions: make(map[string]*session), epochs: make(map[pos]*session),
-		subs: make(map[pos]*subscription), held: make(map[pos]*held), retained: make(map[string]retained),
+		subs: make(map[pos]*subscription), holds: holds{strays: make(map[pos]*held)}, retained: make(map[string]retained),
 		groups: make(map[string]*group), seats: make(map[pos]*subscription),
 		names: make(map[string]string), limits: journalLimits,
 	}
 }
 
-// apply applies the batch with sequence seq, which is the next one. own are the messages of its records as they were given
+// apply applies the batch with sequence seq, which is the next one, and b what [open] made of it. own are the messages of its records as they were given
 // to this node, or nil. It reports whether the batch has effect; refused then lists the records that have none.
-func (s *state) apply(seq uint64, data []byte, own func(index int) *store.Message) (effect bool) {
+func (s *state) apply(seq uint64, data []byte, b batch, own func(index int) *store.Message) (effect bool) {
 	s.applied = seq
 	s.journal.push(seq, len(data), checksum(data))
 	s.grown += int64(len(data)) + batchCost
 	s.refused = s.refused[:0]
-	b, err := open(data)
-	if err == nil {
-		s.records, err = b.decodeAll(s.records)
-	}
-	if err != nil || !s.accept(b, seq) {
+	if !b.whole {
 		return false
 	}
+	var err error
+	if s.records, err = b.decodeAll(s.records); err != nil || !s.accept(b, seq) {
+		return false
+	}
+	s.journal.room = bringing(s.records)
 	for i := range s.records {
 		s.current = current{}
 		if own != nil {
@@ -299,19 +290,16 @@ func (s *state) take(p pos, r *record, author uint64) error {
 	case kindSessionGone:
 		if sess.revision <= r.ref {
 			sess.record, sess.revision = nil, 0
-			delete(s.epochs, sess.epoch)
-			sess.epoch = 0
+			s.unclaim(sess)
 		}
 	case kindRelease:
 		return s.release(p, sess, r.ref)
 	case kindDiscard:
-		if h := s.held[r.ref]; h != nil && h.sess == sess {
+		if h := s.holding(r.ref); h != nil && h.sess == sess {
 			s.unhold(h)
 		}
 	case kindForget:
-		for _, h := range sess.held {
-			s.unhold(h)
-		}
+		s.forget(sess)
 	case kindUnsubscribe:
 		s.unsubscribe(sess.subs[string(r.data)])
 	case kindSettle:
@@ -341,7 +329,11 @@ func (s *state) take(p pos, r *record, author uint64) error {
 // client's is fenced off.
 func (s *state) session(r *record) (*session, error) {
 	if r.epoch != 0 {
+		if s.recent != nil && s.recent.epoch == r.epoch { // its claim is still that one
+			return s.recent, nil
+		}
 		if sess := s.epochs[r.epoch]; sess != nil {
+			s.recent = sess
 			return sess, nil
 		}
 		return nil, errFenced
@@ -364,7 +356,7 @@ func (s *state) keep(sess *session, r *record) *session {
 func (s *state) account(client string) *session {
 	sess := s.sessions[client]
 	if sess == nil {
-		sess = &session{client: client, held: make(map[uint16]*held), subs: make(map[string]*subscription)}
+		sess = &session{client: client, subs: make(map[string]*subscription)}
 		s.sessions[client] = sess
 	}
 	return sess
@@ -372,7 +364,7 @@ func (s *state) account(client string) *session {
 
 // tidy forgets a session of which nothing is left.
 func (s *state) tidy(sess *session) {
-	if sess.epoch == 0 && sess.record == nil && sess.outbound == nil && len(sess.held) == 0 && len(sess.subs) == 0 {
+	if sess.epoch == 0 && sess.record == nil && sess.outbound == nil && sess.held.Len() == 0 && len(sess.subs) == 0 {
 		delete(s.sessions, sess.client)
 	}
 }
@@ -380,7 +372,7 @@ func (s *state) tidy(sess *session) {
 // claim gives a client to an author: what other authors still append for it is fenced off, and their feeds end.
 func (s *state) claim(p pos, client string, author uint64) {
 	sess := s.account(client)
-	delete(s.epochs, sess.epoch)
+	s.unclaim(sess)
 	for _, sub := range sess.subs {
 		if s.audience != nil && !s.audience.mine(author) {
 			s.end(sub)
@@ -392,6 +384,12 @@ func (s *state) claim(p pos, client string, author uint64) {
 	}
 	sess.epoch = p
 	s.epochs[p] = sess
+}
+
+// unclaim ends the claim of a client, if there is one.
+func (s *state) unclaim(sess *session) {
+	delete(s.epochs, sess.epoch)
+	sess.epoch = 0
 }
 
 // end ends the feed of a subscription on this node.
@@ -450,7 +448,11 @@ func (s *state) unsubscribe(sub *subscription) {
 
 // name returns a topic as a string, the same one while it is in use.
 func (s *state) name(b []byte) string {
+	if string(b) == s.named {
+		return s.named
+	}
 	if name, ok := s.names[string(b)]; ok {
+		s.named = name
 		return name
 	}
 	if len(s.names) >= maxNames || len(b) > 1024 {
@@ -460,7 +462,7 @@ func (s *state) name(b []byte) string {
 		clear(s.names)
 	}
 	name := string(b)
-	s.names[name] = name
+	s.names[name], s.named = name, name
 	return name
 }
 
@@ -626,56 +628,6 @@ func (s *state) retainOnly(p pos, data []byte) error {
 	return nil
 }
 
-// hold keeps a message until its release. Of one identifier only the newest copy is kept.
-func (s *state) hold(p pos, sess *session, id uint16, data []byte) {
-	if old := sess.held[id]; old != nil {
-		s.unhold(old)
-	}
-	mt, _ := s.meta(data) // what is corrupt is held all the same: its owner is told when it asks
-	h := &held{
-		msg: &msg{pos: p, size: int32(len(data)), qos: mt.qos}, ref: p, id: id, sess: sess,
-		topic: mt.topic, retain: mt.retain, empty: mt.empty,
-	}
-	s.use(h.msg)
-	sess.held[id] = h
-	s.held[p] = h
-	if s.audience != nil && h.topic != "" && s.audience.wants(h.topic) {
-		s.current.of, s.current.data = h.msg, data
-		h.cached = s.cache.put(h.msg, s.body(h.msg))
-	}
-}
-
-// unhold forgets a held message.
-func (s *state) unhold(h *held) {
-	delete(s.held, h.ref)
-	if h.sess.held[h.id] == h {
-		delete(h.sess.held, h.id)
-	}
-	if h.cached {
-		s.cache.drop(h.msg)
-	}
-	s.drop(h.msg)
-}
-
-// release turns a held message into a delivery: both in one record, so neither is ever without the other. What is not
-// held was released before.
-func (s *state) release(p pos, sess *session, ref pos) error {
-	h := s.held[ref]
-	if h == nil || h.sess != sess {
-		return nil
-	}
-	if h.topic != "" {
-		mt := meta{topic: h.topic, qos: h.qos, retain: h.retain, empty: h.empty}
-		if err := s.mayRetain(&mt); err != nil {
-			return err
-		}
-		s.deliver(p, h.msg, &mt)
-	}
-	s.unhold(h)
-	s.tidy(sess)
-	return nil
-}
-
 // carry moves the bytes of a message that is still needed to the record at p, so that the journal before can be trimmed.
 // Lost ones are nowhere: who wants the message is told when it is due.
 func (s *state) carry(p, from pos, lost bool) {
@@ -684,6 +636,9 @@ func (s *state) carry(p, from pos, lost bool) {
 		return
 	}
 	s.journal.remove(m)
+	if h := s.holding(from); h != nil && h.msg == m && s.strike(from) { // its batch can go before it
+		s.holds.strays[from] = h
+	}
 	if m.pos = p; lost {
 		m.pos = 0
 	}
@@ -702,18 +657,4 @@ func (s *state) drop(m *msg) {
 	if m.refs--; m.refs == 0 {
 		s.journal.remove(m)
 	}
-}
-
-// heldOf lists what is held of a client, oldest first.
-func (s *state) heldOf(client string) []store.Held {
-	sess := s.sessions[client]
-	if sess == nil {
-		return nil
-	}
-	out := make([]store.Held, 0, len(sess.held))
-	for _, h := range sess.held {
-		out = append(out, store.Held{ID: h.id, Ref: store.Ref(h.ref)})
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Ref < out[j].Ref })
-	return out
 }

@@ -17,12 +17,37 @@ import (
 	"inflight/broker/topic"
 )
 
+// applyBytes opens a batch and applies it.
+func (s *state) applyBytes(seq uint64, data []byte, own func(int) *store.Message) bool {
+	b, _ := open(data)
+	return s.apply(seq, data, b, own)
+}
+
+// allHeld collects all that is held, by its Ref.
+func (s *state) allHeld() map[pos]*held {
+	all := make(map[pos]*held)
+	for ref, h := range s.holds.strays {
+		all[ref] = h
+	}
+	for i := range s.journal.slots {
+		if list := s.journal.slots[i].held; list != nil {
+			for index, h := range list.at {
+				if h != nil {
+					all[at(s.journal.first+uint64(i), index)] = h
+				}
+			}
+		}
+	}
+	return all
+}
+
 // check looks at the invariants of a state.
 func check(t interface{ Errorf(string, ...any) }, s *state) {
 	refs := make(map[*msg]int32)
-	for ref, h := range s.held {
+	all := s.allHeld()
+	for ref, h := range all {
 		refs[h.msg]++
-		if h.ref != ref || h.sess.held[h.id] != h || s.sessions[h.sess.client] != h.sess {
+		if h.ref != ref || h.sess.held.Get(h.id) != h || s.sessions[h.sess.client] != h.sess || s.holding(ref) != h {
 			t.Errorf("held %d is not where it belongs", ref)
 		}
 	}
@@ -53,9 +78,25 @@ func check(t interface{ Errorf(string, ...any) }, s *state) {
 		if sess.epoch != 0 && s.epochs[sess.epoch] != sess {
 			t.Errorf("claim of %q is not known", client)
 		}
-		for _, h := range sess.held {
-			if s.held[h.ref] != h {
+		for _, h := range inOrder(&sess.held) {
+			if all[h.ref] != h {
 				t.Errorf("held %d of %q is not known", h.ref, client)
+			}
+		}
+	}
+	for i, slot := range s.journal.slots {
+		n := 0
+		if slot.held != nil {
+			for _, h := range slot.held.at {
+				if h != nil {
+					n++
+				}
+				if h != nil && h.pos != h.ref {
+					t.Errorf("%d is listed with a batch, and its bytes are at %d", h.ref, h.pos)
+				}
+			}
+			if n == 0 || n != slot.held.n {
+				t.Errorf("batch %d lists %d that are held, counts %d", s.journal.first+uint64(i), n, slot.held.n)
 			}
 		}
 	}
@@ -70,7 +111,7 @@ func check(t interface{ Errorf(string, ...any) }, s *state) {
 		refs[r.msg]++
 	}
 	live := make(map[uint64]int32)
-	var bytes, all int64
+	var bytes, size int64
 	for m, n := range refs {
 		if m.refs != n {
 			t.Errorf("message at %d counts %d users, has %d", m.pos, m.refs, n)
@@ -84,13 +125,13 @@ func check(t interface{ Errorf(string, ...any) }, s *state) {
 		}
 	}
 	for i, slot := range s.journal.slots {
-		all += int64(slot.bytes)
+		size += int64(slot.bytes)
 		if seq := s.journal.first + uint64(i); slot.live != live[seq] {
 			t.Errorf("batch %d counts %d needed messages, has %d", seq, slot.live, live[seq])
 		}
 	}
-	if s.journal.live != bytes || s.journal.bytes != all {
-		t.Errorf("journal counts %d of %d bytes, has %d of %d", s.journal.live, s.journal.bytes, bytes, all)
+	if s.journal.live != bytes || s.journal.bytes != size {
+		t.Errorf("journal counts %d of %d bytes, has %d of %d", s.journal.live, s.journal.bytes, bytes, size)
 	}
 	for seq, n := range live {
 		if n > 0 && seq < s.journal.lowest() {
@@ -445,7 +486,7 @@ func (w *world) record() record {
 		r.id = uint16(rapid.IntRange(1, 3).Draw(t, "id"))
 		r.data = message()
 	case kindRelease, kindDiscard:
-		r.ref = w.pick("held", keys(w.s.held))
+		r.ref = w.pick("held", keys(w.s.allHeld()))
 	case kindSubscribe:
 		r.data = []byte(`{"filter":"` + rapid.SampledFrom(filters).Draw(t, "filter") + `","qos":1}`)
 	case kindJoin:
@@ -528,7 +569,7 @@ func TestStateAgainstModel(t *testing.T) {
 					}
 				}
 			}
-			if got := w.s.apply(w.seq, w.data[w.seq], nil); got != effect {
+			if got := w.s.applyBytes(w.seq, w.data[w.seq], nil); got != effect {
 				t.Fatalf("batch %d of author %d: effect %v, want %v", number, author, got, effect)
 			}
 			var got []int
@@ -542,7 +583,7 @@ func TestStateAgainstModel(t *testing.T) {
 			if got, want := describe(w.s, w.body), w.m.describe(); got != want {
 				t.Fatalf("after batch %d %+v:\n%s\nwant\n%s", w.seq, records, got, want)
 			}
-			other.apply(w.seq, w.data[w.seq], nil)
+			other.applyBytes(w.seq, w.data[w.seq], nil)
 			if rapid.IntRange(0, 4).Draw(t, "snapshot") == 0 {
 				var err error
 				if other, err = restore(other.encode(nil)); err != nil {
@@ -566,7 +607,7 @@ func replayed(t *rapid.T, w *world) *state {
 	s := newState()
 	s.limits.credit = modelCredit
 	for seq := uint64(1); seq <= w.seq; seq++ {
-		s.apply(seq, w.data[seq], nil)
+		s.applyBytes(seq, w.data[seq], nil)
 	}
 	return s
 }
@@ -578,9 +619,9 @@ func TestLimits(t *testing.T) {
 	}
 	s := newState()
 	s.limits = limits{queued: 3, bytes: 100, retained: 2, authors: 2}
-	s.apply(1, pack(1, 1, record{kind: kindSubscribe, client: []byte("c"), data: []byte(`{"filter":"q","qos":1}`)}), nil)
+	s.applyBytes(1, pack(1, 1, record{kind: kindSubscribe, client: []byte("c"), data: []byte(`{"filter":"q","qos":1}`)}), nil)
 	queued := func() int { return s.sessions["c"].subs["q"].queue.live }
-	s.apply(2, pack(1, 2, message("q", "1"), message("q", "2"), message("q", "3"), message("q", "4")), nil)
+	s.applyBytes(2, pack(1, 2, message("q", "1"), message("q", "2"), message("q", "3"), message("q", "4")), nil)
 	if queued() != 3 || !s.sessions["c"].full {
 		t.Errorf("%d messages are queued, limit 3", queued())
 	}
@@ -588,25 +629,25 @@ func TestLimits(t *testing.T) {
 	for i := range 3 {
 		settles.add(at(2, i))
 	}
-	s.apply(3, pack(1, 3, record{kind: kindSettle, client: []byte("c"), ref: at(1, 0), data: settles.b}, message("q", strings.Repeat("x", 60)), message("q", strings.Repeat("x", 60))), nil)
+	s.applyBytes(3, pack(1, 3, record{kind: kindSettle, client: []byte("c"), ref: at(1, 0), data: settles.b}, message("q", strings.Repeat("x", 60)), message("q", strings.Repeat("x", 60))), nil)
 	if queued() != 1 {
 		t.Errorf("%d messages are queued, want one of 60 bytes: limit 100", queued())
 	}
-	s.apply(4, pack(1, 4, message("a", "x"), message("b", "x"), message("c", "x"), message("a", "y"), message("b", ""), message("d", "x"),
+	s.applyBytes(4, pack(1, 4, message("a", "x"), message("b", "x"), message("c", "x"), message("a", "y"), message("b", ""), message("d", "x"),
 		record{kind: kindRetain, data: message("e", "x").data}), nil)
 	if got := fmt.Sprint(s.refused); !strings.Contains(got, "{2 ") || !strings.Contains(got, "{6 ") || len(s.refused) != 2 || len(s.retained) != 2 {
 		t.Errorf("refused %v, %d retained; want the third topic and the fifth refused", got, len(s.retained))
 	}
 	held := message("f", "x")
 	held.kind, held.client, held.id = kindHold, []byte("c"), 1
-	s.apply(5, pack(1, 5, held, record{kind: kindRelease, client: []byte("c"), ref: at(5, 0)}), nil)
-	if len(s.refused) != 1 || !errors.Is(s.refused[0].err, errRetainedFull) || len(s.held) != 1 {
-		t.Errorf("refused %v, %d held; want the release refused and the message held", s.refused, len(s.held))
+	s.applyBytes(5, pack(1, 5, held, record{kind: kindRelease, client: []byte("c"), ref: at(5, 0)}), nil)
+	if len(s.refused) != 1 || !errors.Is(s.refused[0].err, errRetainedFull) || len(s.allHeld()) != 1 {
+		t.Errorf("refused %v, %d held; want the release refused and the message held", s.refused, len(s.allHeld()))
 	}
 	// The author that was silent for longest is forgotten, and what it appends has no effect any more.
-	s.apply(6, pack(2, 1, record{kind: kindSync}), nil)
-	s.apply(7, pack(3, 1, record{kind: kindSync}), nil)
-	if s.apply(8, pack(1, 6, record{kind: kindSync}), nil) || s.last(1) != 0 || s.last(2) != 1 {
+	s.applyBytes(6, pack(2, 1, record{kind: kindSync}), nil)
+	s.applyBytes(7, pack(3, 1, record{kind: kindSync}), nil)
+	if s.applyBytes(8, pack(1, 6, record{kind: kindSync}), nil) || s.last(1) != 0 || s.last(2) != 1 {
 		t.Errorf("authors %v; want the first forgotten", s.authors)
 	}
 	check(t, s)

@@ -330,7 +330,7 @@ func (s *Store) applyOne(b stored) {
 	if mine {
 		own = s.commit.own(opened.number)
 	}
-	effect := s.st.apply(b.seq, b.data, own)
+	effect := s.st.apply(b.seq, b.data, opened, own)
 	last := s.st.last(opened.author)
 	space := s.cfg.MaxBytes - s.st.journal.bytes
 	s.grouped.Store(len(s.st.groups) > 0)
