@@ -15,6 +15,7 @@ const (
 	maxBatch     = 512 << 10 // bytes of a batch, unless a single record is larger; less where the servers take less
 	maxPending   = 64 << 20  // bytes of records that are not committed; with more, whoever brings a message waits
 	resendAfter  = time.Second
+	maxSpareOps  = 8192                  // room for them that a batch keeps for the next ones
 	nackedWait   = 20 * time.Millisecond // before what was refused is sent again
 	nackedWaitMx = 500 * time.Millisecond
 )
@@ -71,8 +72,9 @@ type gathering struct {
 // committer is the group commit: records of all connections of the node go into one batch while earlier batches are on
 // their way. The naive way, an append for each record, pays a round trip through a majority of the nodes for each; the
 // naive group commit, a timer, adds its time to every operation of an idle broker. Here the first record goes at once, and
-// what comes while maxInFlight batches are on their way goes together as soon as one of them is committed: a batch is as
-// large as the load makes it.
+// what comes while it is on its way goes together as soon as it is committed: a batch is as large as the load makes it. A
+// batch costs the nodes about as much as a hundred records, mostly for waking each other, so two small ones at a time make
+// a loaded broker slower; a full one goes before the one before it is committed.
 //
 // Invariants:
 //   - batches are numbered from 1 in the order in which they are sealed, and the state lets each have effect once and in
@@ -103,7 +105,7 @@ type committer struct {
 	nacked   error // why the last append was refused; nil once one is applied
 	backoff  time.Duration
 	resendAt time.Time // after a refusal
-	spare    [][]byte
+	spare    []*gathering
 }
 
 func newCommitter(author uint64, send func(uint64, []byte) error, settle func(add func(who, pos, []byte) bool), wake func()) *committer {
@@ -114,11 +116,13 @@ func newCommitter(author uint64, send func(uint64, []byte) error, settle func(ad
 }
 
 func (c *committer) fresh() *gathering {
-	g := &gathering{}
+	var g *gathering
 	if n := len(c.spare); n > 0 {
-		g.data, c.spare = c.spare[n-1], c.spare[:n-1]
+		g, c.spare = c.spare[n-1], c.spare[:n-1]
+	} else {
+		g = new(gathering)
 	}
-	g.data = append(g.data[:0], make([]byte, headerSize)...)
+	g.data = append(g.data, make([]byte, headerSize)...)
 	return g
 }
 
@@ -155,14 +159,19 @@ func (c *committer) end(b []byte, o op) {
 	c.pending += len(b) - len(c.gather.data)
 	c.gather.data = b
 	c.gather.ops = append(c.gather.ops, o)
-	due := len(c.flight) < maxInFlight
+	due := c.due()
 	c.mu.Unlock()
 	if due {
 		c.wake()
 	}
 }
 
-// ready sends what has gathered, if there is room in flight. It is called by another goroutine than the one that brings
+// due reports whether what has gathered may leave: at once if nothing is under way, else only a full batch.
+func (c *committer) due() bool {
+	return len(c.flight) == 0 || len(c.waiting) > 0 && len(c.flight) < maxInFlight
+}
+
+// ready sends what has gathered, if it may leave. It is called by another goroutine than the one that brings
 // records: a connection brings what it has read at once, and all of that goes together.
 func (c *committer) ready() {
 	c.mu.Lock()
@@ -178,7 +187,7 @@ func (c *committer) settleNow() {
 }
 
 func (c *committer) flushSettled() {
-	for !c.closed && len(c.flight) < maxInFlight && len(c.waiting) == 0 {
+	for !c.closed && len(c.flight) == 0 && len(c.waiting) == 0 {
 		if c.takeSettled(); len(c.gather.ops) == 0 {
 			return
 		}
@@ -202,9 +211,9 @@ func (c *committer) takeSettled() {
 	c.pending += len(g.data) - before
 }
 
-// flush sends batches while there is room in flight. The lock is held, so that they leave in the order of their numbers.
+// flush sends batches while they may leave. The lock is held, so that they leave in the order of their numbers.
 func (c *committer) flush() {
-	for len(c.flight) < maxInFlight {
+	for c.due() {
 		g := c.gather
 		switch {
 		case len(c.waiting) > 0:
@@ -289,8 +298,9 @@ func (c *committer) applied(number, seq uint64, refused []refusal, out []outcome
 		g.ops[i] = op{}
 	}
 	c.nacked, c.backoff, c.resendAt = nil, 0, time.Time{}
-	if len(c.spare) < 4 && cap(g.data) <= 2*c.limit {
-		c.spare = append(c.spare, g.data)
+	if len(c.spare) < 4 && cap(g.data) <= 2*c.limit && cap(g.ops) <= maxSpareOps {
+		*g = gathering{data: g.data[:0], ops: g.ops[:0]} // of which the ops are empty
+		c.spare = append(c.spare, g)
 	}
 	c.flush()
 	c.room.Broadcast()

@@ -93,7 +93,7 @@ func equal(a, b []pos) bool {
 	return true
 }
 
-// The first record goes at once, so does the second; what comes while both are under way goes together.
+// The first record goes at once; what comes while it is under way goes together.
 func TestGroupCommit(t *testing.T) {
 	f := newFake()
 	const n = 100
@@ -106,19 +106,18 @@ func TestGroupCommit(t *testing.T) {
 			got[i] = p
 		})
 	}
-	if len(f.sent) != maxInFlight {
-		t.Fatalf("%d appends are under way, want %d", len(f.sent), maxInFlight)
+	if len(f.sent) != 1 {
+		t.Fatalf("%d appends are under way, want the first alone", len(f.sent))
 	}
 	f.store(0)
 	if len(got) != 1 || got[0] != at(1, 0) {
 		t.Errorf("after the first append %v are reported", got)
 	}
-	if len(f.sent) != 2 {
+	if len(f.sent) != 1 {
 		t.Fatalf("%d appends are under way, want the rest as one", len(f.sent))
 	}
 	f.store(0)
-	f.store(0)
-	if len(got) != n || got[n-1] != at(3, n-3) || !equal(f.order, numbersTo(n)) {
+	if len(got) != n || got[n-1] != at(2, n-2) || !equal(f.order, numbersTo(n)) {
 		t.Errorf("%d are reported, the last at %d; order %v", len(got), got[n-1], f.order)
 	}
 	if !f.c.idle() || f.c.pending != 0 {
@@ -126,10 +125,39 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
+// A full batch does not wait for the one before it, but there is a limit to that too.
+func TestFullBatches(t *testing.T) {
+	f := newFake()
+	f.c.limit = headerSize + recordRoom // one record is a full batch
+	const n = 5
+	reported := 0
+	for i := range n {
+		f.put(t, pos(i+1), 1<<62, func(pos, error) { reported++ })
+		if want := min(max(i, 1), maxInFlight); len(f.sent) != want {
+			t.Fatalf("after %d records %d appends are under way, want %d", i+1, len(f.sent), want)
+		}
+	}
+	for i := range n {
+		f.store(0)
+		if reported != i+1 {
+			t.Fatalf("after %d appends %d are reported", i+1, reported)
+		}
+		if left := n - 1 - i; len(f.sent) > maxInFlight || left > 0 && len(f.sent) == 0 {
+			t.Fatalf("%d appends are under way, %d left", len(f.sent), left)
+		}
+	}
+	if !f.c.idle() || !equal(f.order, numbersTo(n)) {
+		t.Errorf("order %v", f.order)
+	}
+}
+
 // Whatever is lost, refused, delayed, or stored twice: each record has effect once, in order, and is reported once.
 func TestCommitFaults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFake()
+		if rapid.Bool().Draw(t, "small batches") { // two at a time are under way then
+			f.c.limit = headerSize + 2*recordRoom
+		}
 		now := time.Now()
 		reports := make(map[int]int)
 		n := rapid.IntRange(1, 60).Draw(t, "records")
@@ -199,7 +227,7 @@ func TestExpiry(t *testing.T) {
 	if len(errs) != 0 {
 		t.Fatalf("reported before their time: %v", errs)
 	}
-	report(f.c.tick(now.Add(2*time.Second), nil)) // one in flight each, and one that waits
+	report(f.c.tick(now.Add(2*time.Second), nil)) // one under way, and two that wait
 	if len(errs) != 3 {
 		t.Fatalf("%d are reported, want 3", len(errs))
 	}
@@ -324,13 +352,12 @@ func TestSettledGoesAlong(t *testing.T) {
 	}
 	f.put(t, 1, 1<<62, nil)
 	f.settle = []record{{client: []byte("c"), ref: 5, data: list(10)}}
-	f.c.settleNow() // both appends are under way: it waits
-	if len(f.sent) != 2 || f.settle == nil {
+	f.c.settleNow() // an append is under way: it waits
+	if len(f.sent) != 1 || f.settle == nil {
 		t.Fatalf("%d appends", len(f.sent))
 	}
-	f.put(t, 2, 1<<62, nil)
 	f.store(0)
-	b, _ := open(f.sent[1])
+	b, _ := open(f.sent[0])
 	records, err := b.decodeAll(nil)
 	if err != nil || len(records) != 2 || records[0].kind != kindRelease || records[1].kind != kindSettle {
 		t.Errorf("batch %+v, %v: want the release and what was settled", records, err)

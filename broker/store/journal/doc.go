@@ -92,12 +92,16 @@
 //
 // # The commit path
 //
-// [Store.Hold] and the like encode their record into the batch in the making (commit.go). If fewer than two batches are
-// under way a goroutine is told to send it, which finds with it what the connection has read at once; if not, it leaves
-// with all that has gathered when one of them is applied. There is no timer: alone on a broker, a record is a batch. JetStream replicates it, and with its commit the stream's leader publishes it to
-// every node (RePublish); the leader's own node has it without a further hop. A node that sees a gap in the sequence, or
-// hears of a stored batch that does not come, or has heard nothing for a second, reads the journal. Then the batch is
-// applied, feeds are woken, and the operations of its author are reported.
+// [Store.Hold] and the like encode their record into the batch in the making (commit.go). If no batch is under way a
+// goroutine is told to send it, which finds with it what the connection has read at once; if one is, it leaves with all that
+// has gathered when that one is applied, or as soon as it is full. There is no timer: alone on a broker, a record is a batch.
+// Two small batches at a time would be faster where the network is slow and the processors idle; where they are busy they are
+// slower, because a batch costs them as much as a hundred of its records.
+//
+// JetStream replicates a batch, and with its commit the stream's leader publishes it to every node (RePublish); the leader's
+// own node has it without a further hop. A node that sees a gap in the sequence, or hears of a stored batch that does not
+// come, or has heard nothing for a second, reads the journal. Then the batch is applied, feeds are woken, and the operations
+// of its author are reported.
 //
 // Why a reported operation is safe: it was applied here, so it is in the stream, in which JetStream keeps what a majority
 // has (and has synced, if the node is configured so); every other node applies it before anything that is appended later.
