@@ -79,9 +79,12 @@ func (o *operation) finish() {
 	c := o.c
 	c.srv.metrics.timed(o.op.Kind, o.started)
 	c.doneMu.Lock()
+	first := len(c.done) == 0
 	c.done = append(c.done, o)
 	c.doneMu.Unlock()
-	c.signal()
+	if first { // the writer was told of the others, and has not taken them
+		c.signal()
+	}
 }
 
 // take hands one outcome to the receiver. A failed operation gets no acknowledgement: the error closes the connection
