@@ -62,10 +62,13 @@ func resources(base string) []detail {
 		{"B/in flight", func(s, _ *stat.Resources) string { return orRate(s.BytesPerInFlight) }},
 		{"CPU s/1,000", func(s, _ *stat.Resources) string { return small(s.CPUPer1000) }},
 		{"disk B/msg", func(s, _ *stat.Resources) string { return orRate(s.DiskPerMessage) }},
+		{"writes/msg", func(s, _ *stat.Resources) string { return small(s.WritesPerMessage) }},
 		{"threads", func(s, _ *stat.Resources) string { return orCount(s.Threads) }},
 		{"descriptors", func(s, _ *stat.Resources) string { return orCount(s.FDs) }},
 		{"generator CPU s/1,000", func(s, _ *stat.Resources) string { return small(s.GeneratorPer1000) }},
 		{"generator RSS", func(s, _ *stat.Resources) string { return orBytes(s.GeneratorRSSPeak) }},
+		{"generator threads", func(s, _ *stat.Resources) string { return orCount(s.GeneratorThreads) }},
+		{"generator descriptors", func(s, _ *stat.Resources) string { return orCount(s.GeneratorFDs) }},
 	}
 }
 

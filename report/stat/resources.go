@@ -25,6 +25,9 @@ type Resources struct {
 	DiskPerMessage     *float64 // bytes
 	Threads, FDs       *int64
 	GeneratorRSSPeak   *int64
+	WritesPerMessage   *float64 // system calls that write, of all nodes, to sockets as well
+	GeneratorThreads   *int64
+	GeneratorFDs       *int64 // open descriptors
 }
 
 // ResourcesOf returns those of arm at point, or nil when it has no cells there.
@@ -85,12 +88,36 @@ func ResourcesOf(r *result.Result, arm string, point Point) *Resources {
 		v := float64(written) / float64(messages)
 		out.DiskPerMessage = &v
 	}
+	for _, c := range cells {
+		if g := c.Generator; g != nil {
+			out.GeneratorThreads, out.GeneratorFDs = highest(out.GeneratorThreads, g.Threads), highest(out.GeneratorFDs, g.FDs)
+		}
+	}
+	if v := per1000(cells, writes); v != nil {
+		per := *v / 1000
+		out.WritesPerMessage = &per
+	}
 	out.CPUPer1000 = per1000(cells, func(c *result.Cell) *float64 { return c.CPUSeconds })
 	out.GeneratorPer1000 = per1000(cells, func(c *result.Cell) *float64 { return c.GeneratorCPU })
 	return out
 }
 
-// per1000 is the sum of a time for 1,000 of the messages of the same cells; nil if a cell lacks it.
+// writes is how often the nodes of a cell wrote; nil where one does not tell.
+func writes(c *result.Cell) *float64 {
+	if len(c.Nodes) == 0 {
+		return nil
+	}
+	var all float64
+	for _, n := range c.Nodes {
+		if n.WriteCalls == nil {
+			return nil
+		}
+		all += float64(*n.WriteCalls)
+	}
+	return &all
+}
+
+// per1000 is the sum of a time, or of something else that adds up, for 1,000 of the messages of the same cells; nil if a cell lacks it.
 func per1000(cells []*result.Cell, of func(*result.Cell) *float64) *float64 {
 	var seconds float64
 	var messages int64
