@@ -89,6 +89,9 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 			}
 			cfg.Pipeline = bool(pipeline)
 			cfg.Reload = hangups(cmd.Context())
+			if cfg.Store != broker.StoreMemory {
+				tightenHeap()
+			}
 			if len(faults.faults) > 0 {
 				return faults.serve(cmd.Context(), cfg)
 			}
