@@ -106,7 +106,7 @@ func TestCellsMergeRuns(t *testing.T) {
 		RSSPeak:    ptr(int64(300)),
 		CPUSeconds: ptr(7.0),
 		Nodes: []result.Node{
-			{Name: "n1", RSSPeak: ptr(int64(300)), CPUSeconds: ptr(5.0), Threads: ptr(int64(5)), DiskBytes: ptr(int64(200))},
+			{Name: "n1", RSSPeak: ptr(int64(300)), CPUSeconds: ptr(5.0), Threads: ptr(int64(5)), DiskBytes: ptr(int64(200)), Connections: 1},
 			{Name: "n2", RSSPeak: ptr(int64(150)), CPUSeconds: ptr(2.0), Threads: ptr(int64(300)), DiskBytes: ptr(int64(2))},
 		},
 		DiskBytesWritten: ptr(int64(202)), Threads: ptr(int64(305)),
