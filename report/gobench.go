@@ -78,7 +78,7 @@ func benchKeys(r *result.Result, a *result.Arm) []benchfmt.Config {
 		{"scenario", s.Name},
 		{"nodes", strconv.Itoa(s.Nodes)},
 		{"replicas", strconv.Itoa(s.Replicas)},
-		{"arm", a.Name + " " + a.Target},
+		{"arm", a.Name + " " + a.Label()},
 	} {
 		value := strings.Join(strings.Fields(k[1]), " ") // a value is the rest of its line
 		if value != "" && value != "0" {

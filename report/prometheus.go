@@ -19,7 +19,7 @@ func Prometheus(w io.Writer, r *result.Result) error {
 		"tool", r.Tool.Name, "version", r.Tool.Version, "scenario", r.Scenario.Name, "started", r.Started.UTC().Format("2006-01-02T15:04:05Z"))
 	p.set("run_partial", "1 if the run did not end.", truth(r.Partial))
 	for _, a := range r.Arms {
-		p.set("arm_info", "An arm of the run.", 1, "arm", a.Name, "target", a.Target, "version", a.Version, "durability", a.Durability)
+		p.set("arm_info", "An arm of the run.", 1, "arm", a.Name, "target", a.Label(), "version", a.Version, "durability", a.Durability)
 	}
 	for i := range r.Cells {
 		p.cell(&r.Cells[i])

@@ -147,9 +147,9 @@ func JSON(w io.Writer, r *result.Result) error {
 // CSV writes one row per cell, the controls included, under a row of names. Names and units are those of result.json;
 // what was not measured is empty.
 func CSV(w io.Writer, r *result.Result) error {
-	targets := map[string]string{}
+	arms := map[string]result.Arm{}
 	for _, a := range r.Arms {
-		targets[a.Name] = a.Target
+		arms[a.Name] = a
 	}
 	c := csv.NewWriter(w)
 	head := []string{
@@ -169,7 +169,7 @@ func CSV(w io.Writer, r *result.Result) error {
 		return err
 	}
 	for i := range r.Cells {
-		if err := c.Write(record(&r.Cells[i], targets)); err != nil {
+		if err := c.Write(record(&r.Cells[i], arms[r.Cells[i].Arm])); err != nil {
 			return err
 		}
 	}
@@ -177,9 +177,10 @@ func CSV(w io.Writer, r *result.Result) error {
 	return c.Error()
 }
 
-func record(c *result.Cell, targets map[string]string) []string {
+func record(c *result.Cell, arm result.Arm) []string {
+	arm.Client = c.Client // a control is loaded through another one
 	row := []string{
-		c.Arm, targets[c.Arm], strconv.Itoa(c.Pass), strconv.Itoa(c.Slot), strconv.Itoa(c.QoS), strconv.Itoa(c.Window), strconv.Itoa(c.Connections),
+		c.Arm, arm.Label(), strconv.Itoa(c.Pass), strconv.Itoa(c.Slot), strconv.Itoa(c.QoS), strconv.Itoa(c.Window), strconv.Itoa(c.Connections),
 		strconv.Itoa(c.Payload), strconv.FormatBool(c.Control), number(&c.ThroughputPerS), whole(&c.Messages), whole(&c.DurationNS),
 	}
 	row = append(row, latency(c.Latency.AckService)...)

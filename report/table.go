@@ -104,6 +104,7 @@ func (t *table) details() {
 	if len(tables) > 0 {
 		tables = append(slices.Clone(tables), m.Resources...)
 	}
+	tables = append(slices.Clone(m.Clients), tables...)
 	if m.Gaps != nil {
 		tables = append(slices.Clone(tables), *m.Gaps)
 	}

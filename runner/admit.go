@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"inflight/broker/packet"
 	"inflight/runner/client"
 	"inflight/runner/result"
 	"inflight/runner/target"
@@ -28,14 +29,14 @@ const (
 // would otherwise be read in the middle of the run.
 func (r *run) admits(ctx context.Context, brokers []*target.Broker) error {
 	s := &r.plan.Scenario
-	if s.Version != scenarios.MQTT5 {
-		return nil // 3.1.1 has no such limits
-	}
 	var problems []error
 	for i, b := range brokers {
+		if scenarios.ClientVersion(r.arms[i].Client, s.Version) != scenarios.MQTT5 {
+			continue // 3.1.1 has no such limits
+		}
 		name, _ := r.next()
 		err := client.Admits(ctx, client.Options{
-			Addr: b.Addrs()[0], ClientID: "if" + name, CleanSession: true, Version: version(s),
+			Addr: b.Addrs()[0], ClientID: "if" + name, CleanSession: true, Version: packet.V5,
 		}, slices.Max(s.QoS), slices.Max(s.Windows))
 		if err != nil {
 			problems = append(problems, fmt.Errorf("arm %s (%s): %w", r.arms[i].Name, r.arms[i].Target, err))

@@ -58,7 +58,7 @@ func (r *run) gather(ctx context.Context, broker *target.Broker, plan *client.Pl
 	s := &r.plan.Scenario
 	plan.Payload = max(plan.Payload, ledger.TimedSize)
 	plan.Epoch = time.Now()
-	plan.Ledger = ledger.For(plan.Run, ledger.Shape{Connections: plan.Connections, Topics: plan.Topics, Subscribers: s.Subscribers})
+	plan.Ledger = r.ledger(step, plan, s.Subscribers)
 	a := &audience{
 		run: r, plan: *plan, qos: byte(step.Point.QoS), kept: s.SubscriberSession == scenarios.SessionKept,
 		probes: newProbes(*plan, s.Subscribers), shards: make([]shard, min(s.Subscribers, maxShards)), lastRead: make([]lastRead, s.Subscribers),

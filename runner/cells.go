@@ -60,6 +60,9 @@ func (c *cells) cell(step *Step) *cell {
 			Ramp:        key.point.Ramp(),
 			Sizes:       key.point.Sizes,
 		}}
+		if !key.control {
+			c.byKey[key].Client = c.plan.Scenario.Arms[key.arm].Library()
+		}
 	}
 	return c.byKey[key]
 }

@@ -9,6 +9,8 @@ import (
 
 	"inflight/broker/packet"
 	"inflight/runner/client"
+	"inflight/runner/ledger"
+	"inflight/runner/library"
 	"inflight/runner/target"
 	"inflight/scenarios"
 )
@@ -46,7 +48,9 @@ func (r *run) load(ctx context.Context, broker *target.Broker, step *Step, times
 	if err != nil {
 		return nil, err
 	}
-	m.sched = readSchedLatencies().since(sched)
+	if _, elsewhere := r.arms[step.Arm].process(); !elsewhere || step.Control {
+		m.sched = readSchedLatencies().since(sched)
+	}
 	if heard != nil {
 		m.reception = heard.account(m.stats, started)
 	}
@@ -61,7 +65,7 @@ func (r *run) load(ctx context.Context, broker *target.Broker, step *Step, times
 func (r *run) publishAndHear(ctx context.Context, broker *target.Broker, step *Step, plan client.Plan, times loadTimes, heard *audience) (
 	stats *client.Stats, used *usage, started time.Time, err error,
 ) {
-	population, err := client.Open(ctx, plan)
+	population, err := r.open(ctx, step, plan)
 	if err != nil {
 		return nil, nil, time.Time{}, err
 	}
@@ -75,7 +79,7 @@ func (r *run) publishAndHear(ctx context.Context, broker *target.Broker, step *S
 			return n
 		}
 	}
-	watch := watchUsage(ctx, broker, times, heard != nil, r.started, count)
+	watch := watchUsage(ctx, broker, r.generator(step), times, heard != nil, r.started, count)
 	if heard != nil {
 		heard.begin(times.warmup)
 	}
@@ -90,7 +94,7 @@ func (r *run) publishAndHear(ctx context.Context, broker *target.Broker, step *S
 }
 
 // runAndClose runs a population once. It is an error if the broker left acknowledgements out.
-func runAndClose(ctx context.Context, plan *client.Plan, population *client.Population) (*client.Stats, error) {
+func runAndClose(ctx context.Context, plan *client.Plan, population library.Population) (*client.Stats, error) {
 	stats, err := population.Run(ctx)
 	if err := closeAfterRun(plan, population, stats, time.Now(), err); err != nil {
 		return nil, err
@@ -99,7 +103,7 @@ func runAndClose(ctx context.Context, plan *client.Plan, population *client.Popu
 }
 
 // closeAfterRun closes the connections of a run that ended with err at that time, and says what is wrong with it.
-func closeAfterRun(plan *client.Plan, population *client.Population, stats *client.Stats, ended time.Time, err error) error {
+func closeAfterRun(plan *client.Plan, population library.Population, stats *client.Stats, ended time.Time, err error) error {
 	closeErr := population.Close()
 	switch {
 	case err != nil:
@@ -115,9 +119,57 @@ func closeAfterRun(plan *client.Plan, population *client.Population, stats *clie
 	return nil
 }
 
-// version is that of MQTT which the load speaks.
-func version(s *scenarios.Scenario) packet.Version {
-	if s.Version == scenarios.MQTT5 {
+// open makes the connections of a step with the client of its arm. Controls are the wire client's: no other can tell when a
+// broker has taken a QoS 0 message in.
+func (r *run) open(ctx context.Context, step *Step, plan client.Plan) (library.Population, error) {
+	if other := r.arms[step.Arm].client; other != nil && !step.Control {
+		plan.Version = version(scenarios.ClientVersion(r.arms[step.Arm].Client, r.plan.Scenario.Version))
+		return other.Open(ctx, plan)
+	}
+	return client.Open(ctx, plan)
+}
+
+// generator reads what the load generator has used, the process of a client library with it.
+func (r *run) generator(step *Step) func() target.Usage {
+	pid, ok := r.arms[step.Arm].process()
+	if !ok || step.Control {
+		return target.Own
+	}
+	return func() target.Usage { return together(target.Own(), target.UsageOf(pid)) }
+}
+
+// together is what two processes have used; absent where one of them does not tell.
+func together(a, b target.Usage) target.Usage {
+	sum := func(x, y *int64) *int64 {
+		if x == nil || y == nil {
+			return nil
+		}
+		n := *x + *y
+		return &n
+	}
+	out := target.Usage{
+		Name: a.Name, RSSPeak: sum(a.RSSPeak, b.RSSPeak), RSS: sum(a.RSS, b.RSS), Threads: sum(a.Threads, b.Threads), FDs: sum(a.FDs, b.FDs),
+		DiskBytes: sum(a.DiskBytes, b.DiskBytes), WriteCalls: sum(a.WriteCalls, b.WriteCalls),
+	}
+	if a.CPUSeconds != nil && b.CPUSeconds != nil {
+		s := *a.CPUSeconds + *b.CPUSeconds
+		out.CPUSeconds = &s
+	}
+	return out
+}
+
+// ledger is that of a plan of this step.
+func (r *run) ledger(step *Step, plan *client.Plan, subscribers int) *ledger.Ledger {
+	shape := ledger.Shape{Connections: plan.Connections, Topics: plan.Topics, Subscribers: subscribers}
+	if other := r.arms[step.Arm].client; other != nil {
+		shape.Unordered = other.Unordered(plan.Window)
+	}
+	return ledger.For(plan.Run, shape)
+}
+
+// version is one of MQTT as the codec names it.
+func version(of string) packet.Version {
+	if of == scenarios.MQTT5 {
 		return packet.V5
 	}
 	return packet.V311
@@ -139,7 +191,7 @@ func (r *run) clientPlan(addrs []string, step *Step, times loadTimes) client.Pla
 		Duration:    times.measured,
 		Drain:       r.plan.Scenario.Drain,
 		Topics:      r.plan.Scenario.Topics,
-		Version:     version(&r.plan.Scenario),
+		Version:     version(r.plan.Scenario.Version),
 	}
 	if table := r.sizes[step.Point.Sizes]; table != nil {
 		plan.Sizes, plan.Payload = table, slices.Max(table)

@@ -33,6 +33,7 @@ type usage struct {
 // monitor watches the processes of one broker, and our own, beside one run of the load.
 type monitor struct {
 	broker *target.Broker
+	own    func() target.Usage // of the load generator
 	times  loadTimes
 	whole  bool              // the run is measured to its end, not for times.measured
 	count  func() loadCounts // nil: no time line is kept
@@ -49,9 +50,11 @@ type monitor struct {
 
 // watchUsage begins to watch beside a run that is about to start. stop must be called when it is over, and its connections
 // still open.
-func watchUsage(ctx context.Context, broker *target.Broker, times loadTimes, whole bool, epoch time.Time, count func() loadCounts) *monitor {
+func watchUsage(
+	ctx context.Context, broker *target.Broker, own func() target.Usage, times loadTimes, whole bool, epoch time.Time, count func() loadCounts,
+) *monitor {
 	m := &monitor{
-		broker: broker, times: times, whole: whole || times.measured == 0, count: count, epoch: epoch, done: make(chan struct{}),
+		broker: broker, own: own, times: times, whole: whole || times.measured == 0, count: count, epoch: epoch, done: make(chan struct{}),
 	}
 	m.peaks = broker.ResetPeaks()
 	m.rss, _ = broker.Pulse()
@@ -72,14 +75,14 @@ func (m *monitor) watch(ctx context.Context) {
 	if m.pulses(ctx, m.times.warmup) {
 		return // cut off before anything was measured
 	}
-	m.before, m.ownBefore = m.broker.Usage(), target.Own()
+	m.before, m.ownBefore = m.broker.Usage(), m.own()
 	measured := m.times.measured
 	if m.whole {
 		measured = never
 	}
 	m.pulses(ctx, measured)
 	m.pulse()
-	m.finish(m.broker.Usage(), target.Own())
+	m.finish(m.broker.Usage(), m.own())
 }
 
 // never is a time that no run takes.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"inflight/runner/library"
 	"inflight/runner/pin"
 	"inflight/runner/result"
 	"inflight/runner/target"
@@ -73,7 +74,13 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 	}
 	r.result = r.describe()
 	r.result.Warnings = append(r.result.Warnings, warnings...)
-	if err := r.passes(ctx); err != nil {
+	err = r.passes(ctx)
+	for i := range r.arms {
+		if other := r.arms[i].client; other != nil {
+			err = errors.Join(err, other.Close())
+		}
+	}
+	if err != nil {
 		err = interrupted(ctx, err)
 		r.result.Partial = true
 		r.result.Trouble = err.Error()
@@ -115,13 +122,23 @@ type run struct {
 	serial   uint32           // of the client runs
 }
 
-// arm is one broker under test while it can be started.
+// arm is one broker under test while it can be started, and the client of its load.
 type arm struct {
 	scenarios.Arm
 	program *target.Program
+	client  *library.Client // nil: the wire client
 }
 
-// prepare parses every target before it builds any: a mistyped second arm is told at once.
+// process is that of the arm's client, if it has one of its own.
+func (a *arm) process() (pid int, ok bool) {
+	if a.client == nil {
+		return 0, false
+	}
+	return a.client.Process()
+}
+
+// prepare parses every target before it builds any, and looks for what clients need: a mistyped second arm, or a missing
+// program, is told at once.
 func (r *run) prepare(ctx context.Context) error {
 	specs := make([]*target.Spec, len(r.cfg.Scenario.Arms))
 	for i, a := range r.cfg.Scenario.Arms {
@@ -130,6 +147,9 @@ func (r *run) prepare(ctx context.Context) error {
 			return fmt.Errorf("arm %s: %w", a.Name, err)
 		}
 		specs[i] = spec
+		if err := library.Check(a.Client); err != nil {
+			return fmt.Errorf("arm %s: %w", a.Name, err)
+		}
 	}
 	logs := filepath.Join(r.cfg.OutDir, "logs")
 	if err := os.MkdirAll(logs, 0o755); err != nil {
@@ -137,19 +157,24 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	for i, a := range r.cfg.Scenario.Arms {
 		r.send(Event{Kind: Preparing, Arm: a.Name, Target: a.Target})
+		talk := func(format string, args ...any) {
+			r.events.send(Event{Kind: Talk, Arm: a.Name, Target: a.Target, Text: fmt.Sprintf(format, args...)})
+		}
 		program, err := target.Prepare(ctx, specs[i], target.Options{
 			Self:     r.cfg.Self,
 			CacheDir: r.cfg.CacheDir,
 			LogDir:   logs,
 			TLS:      r.cfg.TLS,
-			Talk: func(format string, args ...any) {
-				r.events.send(Event{Kind: Talk, Arm: a.Name, Target: a.Target, Text: fmt.Sprintf(format, args...)})
-			},
+			Talk:     talk,
 		})
+		prepared := arm{Arm: a, program: program}
+		if err == nil && a.Library() != "" {
+			prepared.client, err = library.Prepare(ctx, a.Client, r.cfg.CacheDir, talk)
+		}
 		if err != nil {
 			return fmt.Errorf("arm %s: %w", a.Name, err)
 		}
-		r.arms = append(r.arms, arm{Arm: a, program: program})
+		r.arms = append(r.arms, prepared)
 	}
 	return nil
 }
@@ -210,7 +235,11 @@ func (r *run) describe() *result.Result {
 	res.Environment.Calibration = r.cfg.Calibration
 	res.Environment.Pinning = pinning(r.pins)
 	for _, a := range r.arms {
-		res.Arms = append(res.Arms, result.Arm{Name: a.Name, Target: a.Target})
+		described := result.Arm{Name: a.Name, Target: a.Target}
+		if a.client != nil {
+			described.Client, described.ClientVersion = a.Client, a.client.Version()
+		}
+		res.Arms = append(res.Arms, described)
 	}
 	return res
 }

@@ -36,7 +36,7 @@ func (r *run) verify(ctx context.Context, broker *target.Broker, step *Step) (_ 
 	plan := r.clientPlan(addrs, step, loadTimes{measured: r.plan.Scenario.Verify})
 	plan.MaxMessages = verifyMessages
 	plan.Payload = max(plan.Payload, ledger.HeaderSize)
-	plan.Ledger = ledger.For(plan.Run, ledger.Shape{Connections: plan.Connections, Topics: plan.Topics})
+	plan.Ledger = r.ledger(step, &plan, 1)
 
 	start := time.Now()
 	probes := newProbes(plan, 1)
@@ -62,7 +62,11 @@ func (r *run) verify(ctx context.Context, broker *target.Broker, step *Step) (_ 
 	if err := r.probe(ctx, plan, probes, []*client.Subscriber{subscriber}); err != nil {
 		return nil, nil, err
 	}
-	stats, err := publish(ctx, plan)
+	population, err := r.open(ctx, step, plan)
+	if err != nil {
+		return nil, nil, fmt.Errorf("publish: %w", err)
+	}
+	stats, err := runAndClose(ctx, &plan, population)
 	if err != nil {
 		return nil, nil, fmt.Errorf("publish: %w", err)
 	}
@@ -80,7 +84,7 @@ func (r *run) verify(ctx context.Context, broker *target.Broker, step *Step) (_ 
 	return &account, &stats.Order, nil
 }
 
-// publish runs a plan once on connections of its own.
+// publish runs a plan once on connections of its own, with the wire client.
 func publish(ctx context.Context, plan client.Plan) (*client.Stats, error) {
 	population, err := client.Open(ctx, plan)
 	if err != nil {

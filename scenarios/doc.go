@@ -31,6 +31,7 @@
 //	messages: 100000        # of each run, instead of the duration
 //	topics: 1               # of each connection
 //	version: 3.1.1          # of MQTT, or 5
+//	client: wire            # what publishes, or paho, paho3, mqttjs; also of an arm, or ?client= in its target
 //	pin: off                # or auto, or CPU sets: the generator's, then the slots', as 0/1-3
 //	seed: 1                 # of the order in which the sizes of a distribution come
 //	subscribers: 0          # during the load, each to everything

@@ -111,6 +111,8 @@ func keys() []key {
 		pinKey(),
 		single("seed", "of the order in which the sizes of a distribution come, the same in every run",
 			func(s *Scenario) *int { return &s.Seed }, 1, math.MaxInt32, "any number makes an order of its own"),
+		choice("client", "what publishes, for arms that do not say so themselves with ?client=NAME", func(s *Scenario) *string { return &s.Client },
+			Clients()...),
 	}
 }
 

@@ -64,7 +64,8 @@ func (e *FileError) Error() string {
 // problem, and all problems are reported at once in a *FileError. name stands for the file in messages. What only makes
 // sense of the whole (replicas and nodes, number of arms) is left to Validate, because flags may still change it.
 //
-// A setting is a value, or a list for the keys that make a sweep. Arms are target strings, or maps of name and target.
+// A setting is a value, or a list for the keys that make a sweep. Arms are target strings, or maps of name,
+// target and client.
 // The quick section holds the settings that --quick changes.
 func Load(name string, data []byte) (*Scenario, error) {
 	l := &loader{err: &FileError{file: name}}
@@ -268,9 +269,11 @@ func (l *loader) arms(node ast.Node) {
 		var arm Arm
 		switch entry := entry.(type) {
 		case *ast.MappingNode, *ast.MappingValueNode:
-			l.mapping(entry, "", []string{"name", "target"}, func(name string, _, value ast.Node) {
+			l.mapping(entry, "", []string{"name", "target", "client"}, func(name string, _, value ast.Node) {
 				if name == "target" {
 					arm.Target = l.target(value)
+				} else if name == "client" {
+					arm.Client = l.client(value)
 				} else if text, ok := l.text(value, "name"); ok {
 					if problem := checkName("arm name", text, 16); problem != "" {
 						l.at(value, "%s", problem)
@@ -294,6 +297,15 @@ func (l *loader) target(node ast.Node) string {
 		return "null"
 	}
 	text, _ := l.text(node, "target")
+	return text
+}
+
+// client reads the name of an arm's client.
+func (l *loader) client(node ast.Node) string {
+	text, ok := l.text(node, "client")
+	if problem := clientProblem(text); ok && problem != "" {
+		l.at(node, "%s", problem)
+	}
 	return text
 }
 

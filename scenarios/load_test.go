@@ -161,11 +161,11 @@ func TestBuiltinMainJob(t *testing.T) {
 	want := Scenario{
 		Name: "qos2-pipeline",
 		Arms: []Arm{
-			{Name: "A", Target: "reference?store=staged&pipeline=off"},
-			{Name: "B", Target: "reference?store=staged"},
+			{Name: "A", Target: "reference?store=staged&pipeline=off", Client: ClientWire},
+			{Name: "B", Target: "reference?store=staged", Client: ClientWire},
 		},
 		QoS: []int{2}, Windows: []int{1, 10, 20, 256}, Connections: []int{1}, Payloads: []int{256},
-		Passes: 2, Nodes: 3, Replicas: 3, Rates: []int{0}, Topics: 1, SubscriberSession: SessionClean, Version: MQTT311, Pin: PinOff, Seed: 1,
+		Passes: 2, Nodes: 3, Replicas: 3, Rates: []int{0}, Topics: 1, SubscriberSession: SessionClean, Version: MQTT311, Client: ClientWire, Pin: PinOff, Seed: 1,
 		// How long is measured may be tuned.
 		Duration: got.Duration, Warmup: got.Warmup, Control: got.Control, Verify: got.Verify, Drain: got.Drain, Blocks: got.Blocks,
 	}

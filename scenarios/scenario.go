@@ -80,6 +80,7 @@ type Scenario struct {
 	Version string // of MQTT that the load speaks: MQTT311 or MQTT5
 	Pin     string // CPUs of generator and slots: PinOff, PinAuto, or sets that ParsePins reads
 	Seed    int    // of the order of payload sizes; it is the same in every run
+	Client  string // that carries the load of the arms which name none, one of Clients
 
 	// QuickForm is what Quicken changes, from the scenario's own quick section; nil: the general short form.
 	QuickForm []Setting
@@ -94,7 +95,8 @@ type Setting struct {
 // Arm is one broker under test; Name defaults to A, B, ...
 type Arm struct {
 	Name   string
-	Target string // a target string, see package runner/target
+	Target string // a target string, see package runner/target; ?client=NAME in it is the same as Client
+	Client string // one of Clients; "": that of the scenario
 }
 
 // Point is one combination of the swept values.
@@ -174,7 +176,7 @@ func (s *Scenario) rates() (list []Point) {
 
 // WithDefaults returns a copy, sharing nothing with s, in which every field that was zero has its default. Replicas
 // follow Nodes, at most 3, so that changing the number of nodes alone makes sense. Arms are named A, B, ... where they
-// have no name.
+// have no name, and have the client that their target string names.
 func (s Scenario) WithDefaults() Scenario {
 	s.Name = cmp.Or(s.Name, "unnamed")
 	s.QoS = listOr(s.QoS, 2)
@@ -204,6 +206,7 @@ func (s Scenario) WithDefaults() Scenario {
 	s.SubscriberSession = cmp.Or(s.SubscriberSession, SessionClean)
 	s.Version = cmp.Or(s.Version, MQTT311)
 	s.Pin = cmp.Or(s.Pin, PinOff)
+	s.Client = cmp.Or(s.Client, ClientWire)
 	if s.SubscriberQoS != nil {
 		qos := *s.SubscriberQoS
 		s.SubscriberQoS = &qos
@@ -215,6 +218,7 @@ func (s Scenario) WithDefaults() Scenario {
 		if s.Arms[i].Name == "" {
 			s.Arms[i].Name = string(rune('A' + i%26))
 		}
+		s.Arms[i].settle(s.Client)
 	}
 	return s
 }

@@ -128,9 +128,9 @@ func TestValidate(t *testing.T) {
 		{"the largest window", Scenario{Arms: arms, Windows: []int{MaxWindow}}, nil},
 		{"nothing to measure", Scenario{}, []string{"no arm: name a target to measure"}},
 		{"all arms run at the same time", Scenario{Arms: slices.Repeat(arms, 4)}, []string{"8 arms: at most 6 in one run"}},
-		{"columns could not be told apart", Scenario{Arms: []Arm{{"x", "null"}, {"x", "null"}}}, []string{`two arms are named "x"`}},
-		{"a given name may be another's default", Scenario{Arms: []Arm{{"B", "null"}, {"", "null"}}}, []string{`two arms are named "B"`}},
-		{"an arm without a target", Scenario{Arms: []Arm{{"x", ""}}}, []string{"arm 1 has no target"}},
+		{"columns could not be told apart", Scenario{Arms: []Arm{{Name: "x", Target: "null"}, {Name: "x", Target: "null"}}}, []string{`two arms are named "x"`}},
+		{"a given name may be another's default", Scenario{Arms: []Arm{{Name: "B", Target: "null"}, {Name: "", Target: "null"}}}, []string{`two arms are named "B"`}},
+		{"an arm without a target", Scenario{Arms: []Arm{{Name: "x", Target: ""}}}, []string{"arm 1 has no target"}},
 		{"more copies than nodes", Scenario{Arms: arms, Nodes: 2, Replicas: 3}, []string{"replicas 3 with nodes 2"}},
 		{
 			"every problem at once, of values made in code too",

@@ -57,6 +57,7 @@ func (s *Scenario) Validate() error {
 		}
 	}
 	full.validateLoad(add)
+	s.validateClients(&full, add)
 	for _, setting := range s.QuickForm {
 		var trial Scenario
 		if err := trial.Set(setting.Key, setting.Values...); err != nil {

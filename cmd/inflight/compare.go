@@ -21,6 +21,7 @@ six, are each compared with the first; as many passes as targets put each in eac
 
 A target is one of these (see: inflight targets list); quote it for the shell when it has a ? or &:
   'reference?store=staged&pipeline=off'   nats-server@v2.15.3   tcp://127.0.0.1:1883   'null?delay=5ms'
+With ?client=paho, paho3 or mqttjs its load goes through that client library instead of inflight's own client.
 
 ` + runHelp,
 		Example: `  inflight compare

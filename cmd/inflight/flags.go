@@ -65,8 +65,8 @@ func (f *runFlags) apply(base scenarios.Scenario) (scenarios.Scenario, error) {
 	if err := errors.Join(problems...); err != nil {
 		return s, usage(err)
 	}
-	s = s.WithDefaults()
-	return s, usage(s.Validate())
+	err := s.Validate() // of what was asked for: the defaults take the clients out of the target strings
+	return s.WithDefaults(), usage(err)
 }
 
 // settingFlag is the flag of one scenario setting. It keeps the text, which the scenario reads as it reads a file's.

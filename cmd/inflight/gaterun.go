@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,10 @@ func (f *gateFlags) foresee(s *scenarios.Scenario) error {
 		return nil
 	}
 	var problems []error
+	unlike := slices.ContainsFunc(s.Arms, func(a scenarios.Arm) bool { return a.Client != s.Arms[0].Client }) && f.baseline == ""
+	if unlike && len(s.Gate) == 0 {
+		problems = append(problems, errors.New("the arms are loaded through different clients: their ratio, which the gate goes by unless rules say otherwise, compares clients, not brokers"))
+	}
 	for _, text := range s.Gate {
 		r, err := rule.Parse(text)
 		if err != nil {
@@ -38,6 +43,8 @@ func (f *gateFlags) foresee(s *scenarios.Scenario) error {
 			problems = append(problems, fmt.Errorf("rule %q matches nothing that this run measures", r))
 		case r.Ratio && len(s.Arms) < 2 && f.baseline == "":
 			problems = append(problems, fmt.Errorf("rule %q matches nothing: a ratio needs a second arm, or a baseline (--baseline)", r))
+		case r.Ratio && unlike:
+			problems = append(problems, fmt.Errorf("rule %q: the arms are loaded through different clients: their ratio compares clients, not brokers", r))
 		case r.Kind() == rule.Level && f.check == "":
 			problems = append(problems, fmt.Errorf("rule %q matches nothing: name the directory of an inflight check with --check", r))
 		}

@@ -72,6 +72,11 @@ func importRules() []importRule {
 			ours,
 		},
 		{
+			"a client library is an arm of the load and nothing else: the wire client, the checks and the broker stand on code of their own",
+			func(p string) bool { return !below(p, "runner/library") },
+			func(p string) bool { return below(p, "github.com/eclipse") },
+		},
+		{
 			"a transport carries bytes for whoever speaks a protocol on it, and knows none of them",
 			func(p string) bool { return below(p, "runner/transport") },
 			ours,
@@ -244,6 +249,8 @@ func TestLayoutRulesCanFail(t *testing.T) {
 		{"a report in parts", "report", "report/chart", ""},
 		{"a runner that links the broker", "runner/target", "broker", "home advantage"},
 		{"a runner that links a part of it", "runner/client", "broker/session", "home advantage"},
+		{"a wire client that is not its own", "runner/client", "github.com/eclipse/paho.golang/paho", "an arm of the load and nothing else"},
+		{"a library as an arm", "runner/library", "github.com/eclipse/paho.golang/paho", ""},
 		{"the codec is for both sides", "runner/client", "broker/packet", ""},
 		{"a runner that judges", "runner", "report/stat", "does not judge it"},
 		{"a result that knows its maker", "runner/result", "runner/client", "must not draw in either"},

@@ -95,7 +95,7 @@ func checkTargets(s *scenarios.Scenario) error {
 			_, _, err = spec.Topology(s.Nodes, s.Replicas)
 		}
 		if err == nil {
-			err = speaks(spec, s.Version)
+			err = speaks(spec, s.Version, arm.Client)
 		}
 		if err != nil {
 			problems = append(problems, err)
@@ -110,14 +110,18 @@ func checkTargets(s *scenarios.Scenario) error {
 	return usage(errors.Join(problems...))
 }
 
-// speaks says when a target declares that it does not speak a version of MQTT; of an address nothing is known yet.
-func speaks(spec *target.Spec, version string) error {
-	want := version
+// speaks says when a target declares that it does not speak the version of MQTT that a client has, where version is asked
+// for; of an address nothing is known yet.
+func speaks(spec *target.Spec, version, client string) error {
+	want, why := scenarios.ClientVersion(client, version), "version"
+	if want != version {
+		why = "client " + client + " speaks no other"
+	}
 	if want == scenarios.MQTT5 {
 		want = "5.0"
 	}
 	if known := spec.Speaks(); known != nil && !slices.Contains(known, want) {
-		return fmt.Errorf("target %q speaks MQTT %s, not %s (version)", spec.Raw, strings.Join(known, " and "), want)
+		return fmt.Errorf("target %q speaks MQTT %s, not %s (%s)", spec.Raw, strings.Join(known, " and "), want, why)
 	}
 	return nil
 }

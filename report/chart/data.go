@@ -162,7 +162,7 @@ func title(r *result.Result, m Metric) string {
 }
 
 func legend(a result.Arm) string {
-	text := human.Clean(a.Target)
+	text := human.Clean(a.Label())
 	if a.Name != "" {
 		text = human.Clean(a.Name) + ": " + text
 	}

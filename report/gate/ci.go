@@ -124,7 +124,7 @@ func Benchmarks(r *result.Result) (bigger, smaller []Bench) {
 				continue
 			}
 			name := human.Clean(a.Name) + ", " + where(at)
-			extra := human.Clean(strings.TrimSpace(a.Target + " " + a.Version))
+			extra := human.Clean(strings.TrimSpace(a.Label() + " " + a.Version))
 			if t := s.Throughput; t != nil {
 				bigger = append(bigger, Bench{Name: name, Unit: "msg/s", Value: round(t.Value), Range: spreadOf(t), Extra: extra})
 			}

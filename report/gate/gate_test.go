@@ -47,6 +47,29 @@ func judged(t *testing.T, in Input) *Report {
 	return rep
 }
 
+// A ratio of two clients is not judged as one of brokers; what is no ratio is judged all the same.
+func TestUnlikeClients(t *testing.T) {
+	head := twoArms(1, 1, 0.01)
+	head.Arms[1].Client = "paho"
+	base := twoArms(2, 1, 0.01)
+	for _, test := range []struct {
+		why  string
+		in   Input
+		want string // "": it is judged
+	}{
+		{"the default rule", Input{Result: head}, "B is loaded through client paho and A through wire"},
+		{"a ratio", Input{Result: head, Rules: []string{"rss <= 2x"}}, "compares clients, not brokers"},
+		{"no ratio", Input{Result: head, Rules: []string{"exactly-once", "throughput >= 1000/s"}}, ""},
+		{"against a run through another client", Input{Result: head, Baseline: base}, "B is loaded through client paho and B through wire"},
+		{"the same clients", Input{Result: base}, ""},
+	} {
+		stat.Judge(test.in.Result)
+		if _, err := Judge(test.in); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.why, err, test.want)
+		}
+	}
+}
+
 // A build against itself must not fail, and one that is 40 % slower must, at the noise of a busy machine.
 func TestDefaultsTellARegressionFromNoise(t *testing.T) {
 	inconclusive := 0

@@ -79,11 +79,34 @@ func (j *judge) prepare() error {
 	return nil
 }
 
-func targetOf(r *result.Result, arm string) string {
-	for _, a := range r.Arms {
-		if a.Name == arm {
-			return a.Target
+// unlikeClients refuses a ratio of two arms that are loaded through different clients.
+func (j *judge) unlikeClients() error {
+	old := j.Baseline
+	if old == nil {
+		old = j.Result
+	}
+	for _, p := range j.pairs {
+		arm, base := armOf(j.Result, p.arm), armOf(old, p.base)
+		if arm != nil && base != nil && stat.UnlikeClients(arm, base) {
+			return fmt.Errorf("%s is loaded through client %s and %s through %s: their ratio compares clients, not brokers; gate arms of one client",
+				human.Clean(p.arm), human.Clean(stat.ClientName(arm)), human.Clean(p.base), human.Clean(stat.ClientName(base)))
 		}
+	}
+	return nil
+}
+
+func armOf(r *result.Result, name string) *result.Arm {
+	for i := range r.Arms {
+		if r.Arms[i].Name == name {
+			return &r.Arms[i]
+		}
+	}
+	return nil
+}
+
+func targetOf(r *result.Result, arm string) string {
+	if a := armOf(r, arm); a != nil {
+		return a.Target
 	}
 	return ""
 }
@@ -127,6 +150,11 @@ func (j *judge) rule(r *rule.Rule) ([]Place, error) {
 	}
 	if j.Result == nil {
 		return nil, errors.New("there is no result of a run to judge, only a conformance check")
+	}
+	if r.Ratio {
+		if err := j.unlikeClients(); err != nil {
+			return nil, err
+		}
 	}
 	var out []Place
 	j.unread = nil

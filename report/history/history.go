@@ -71,7 +71,7 @@ func Of(r *result.Result, commit string) ([]Entry, error) {
 			}
 			entry := Entry{
 				Schema: Schema, Started: r.Started.UTC(), Commit: commit, Scenario: r.Scenario.Name, Machine: machine,
-				Arm: a.Name, Target: a.Target, Version: a.Version,
+				Arm: a.Name, Target: a.Label(), Version: a.Version,
 				QoS: at.QoS, Window: at.Window, Connections: at.Connections, Payload: at.Payload, Rate: at.Rate, Ramp: at.Ramp, Sizes: at.Sizes,
 				RSSPeak: s.RSSPeak, Incorrect: s.Incorrect,
 			}

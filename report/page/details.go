@@ -21,34 +21,63 @@ type Table struct {
 // detail is one column of such a table.
 type detail struct {
 	head string
+	text bool                                                  // a column of words
 	of   func(s *stat.Resources, first *stat.Resources) string // human.Absent without a value
+}
+
+// clients are the columns about what a client costs.
+func clients(base string) []detail {
+	perMessage := func(s *stat.Resources) *float64 { return s.GeneratorPer1000 }
+	return []detail{
+		{"client", true, func(s, _ *stat.Resources) string {
+			if s.Client == "" {
+				return "wire"
+			}
+			return human.Clean(s.Client)
+		}},
+		{"msg/s", false, func(s, _ *stat.Resources) string { return orRate(s.Throughput) }},
+		{"generator CPU s/1,000", false, func(s, _ *stat.Resources) string { return small(perMessage(s)) }},
+		{"over " + base, false, func(s, first *stat.Resources) string {
+			if s == first || first == nil || perMessage(s) == nil || perMessage(first) == nil || *perMessage(first) == 0 {
+				return human.Absent
+			}
+			return human.Ratio(*perMessage(s) / *perMessage(first))
+		}},
+		{"msg per CPU s", false, func(s, _ *stat.Resources) string {
+			if perMessage(s) == nil || *perMessage(s) == 0 {
+				return human.Absent
+			}
+			return human.Rate(1000 / *perMessage(s))
+		}},
+		{"generator RSS", false, func(s, _ *stat.Resources) string { return orBytes(s.GeneratorRSSPeak) }},
+	}
 }
 
 // delivery are the columns about what came of the load, beside acknowledgements.
 func delivery() []detail {
 	return []detail{
-		{"delivered/s", func(s, _ *stat.Resources) string { return orRate(s.DeliveredPerS) }},
-		{"end to end p50", func(s, _ *stat.Resources) string { return orLatency(s.EndToEnd50) }},
-		{"end to end p99", func(s, _ *stat.Resources) string { return orLatency(s.EndToEnd99) }},
-		{"response p50", func(s, _ *stat.Resources) string { return orLatency(s.Response50) }},
-		{"response p99", func(s, _ *stat.Resources) string { return orLatency(s.Response99) }},
-		{"late", func(s, _ *stat.Resources) string { return counted(s.Late, s.Open) }},
-		{"missed", func(s, _ *stat.Resources) string { return counted(s.Missed, s.Open) }},
+		{"delivered/s", false, func(s, _ *stat.Resources) string { return orRate(s.DeliveredPerS) }},
+		{"end to end p50", false, func(s, _ *stat.Resources) string { return orLatency(s.EndToEnd50) }},
+		{"end to end p99", false, func(s, _ *stat.Resources) string { return orLatency(s.EndToEnd99) }},
+		{"response p50", false, func(s, _ *stat.Resources) string { return orLatency(s.Response50) }},
+		{"response p99", false, func(s, _ *stat.Resources) string { return orLatency(s.Response99) }},
+		{"late", false, func(s, _ *stat.Resources) string { return counted(s.Late, s.Open) }},
+		{"missed", false, func(s, _ *stat.Resources) string { return counted(s.Missed, s.Open) }},
 	}
 }
 
 // resources are the columns about what it took.
 func resources(base string) []detail {
 	return []detail{
-		{"peak RSS", func(s, _ *stat.Resources) string { return orBytes(s.RSSPeak) }},
-		{"over " + base, func(s, first *stat.Resources) string {
+		{"peak RSS", false, func(s, _ *stat.Resources) string { return orBytes(s.RSSPeak) }},
+		{"over " + base, false, func(s, first *stat.Resources) string {
 			if s == first || first == nil || s.RSSPeak == nil || first.RSSPeak == nil || *first.RSSPeak == 0 {
 				return human.Absent
 			}
 			return human.Ratio(float64(*s.RSSPeak) / float64(*first.RSSPeak))
 		}},
-		{"growth", func(s, _ *stat.Resources) string { return orBytes(s.RSSGrowth) }},
-		{"slope/s", func(s, _ *stat.Resources) string {
+		{"growth", false, func(s, _ *stat.Resources) string { return orBytes(s.RSSGrowth) }},
+		{"slope/s", false, func(s, _ *stat.Resources) string {
 			if s.RSSSlope == nil {
 				return human.Absent
 			}
@@ -57,18 +86,18 @@ func resources(base string) []detail {
 			}
 			return human.Bytes(int64(*s.RSSSlope))
 		}},
-		{"queued", func(s, _ *stat.Resources) string { return counted(s.QueuedPeak, s.QueuedPeak > 0) }},
-		{"B/queued", func(s, _ *stat.Resources) string { return orRate(s.BytesPerQueued) }},
-		{"B/in flight", func(s, _ *stat.Resources) string { return orRate(s.BytesPerInFlight) }},
-		{"CPU s/1,000", func(s, _ *stat.Resources) string { return small(s.CPUPer1000) }},
-		{"disk B/msg", func(s, _ *stat.Resources) string { return orRate(s.DiskPerMessage) }},
-		{"writes/msg", func(s, _ *stat.Resources) string { return small(s.WritesPerMessage) }},
-		{"threads", func(s, _ *stat.Resources) string { return orCount(s.Threads) }},
-		{"descriptors", func(s, _ *stat.Resources) string { return orCount(s.FDs) }},
-		{"generator CPU s/1,000", func(s, _ *stat.Resources) string { return small(s.GeneratorPer1000) }},
-		{"generator RSS", func(s, _ *stat.Resources) string { return orBytes(s.GeneratorRSSPeak) }},
-		{"generator threads", func(s, _ *stat.Resources) string { return orCount(s.GeneratorThreads) }},
-		{"generator descriptors", func(s, _ *stat.Resources) string { return orCount(s.GeneratorFDs) }},
+		{"queued", false, func(s, _ *stat.Resources) string { return counted(s.QueuedPeak, s.QueuedPeak > 0) }},
+		{"B/queued", false, func(s, _ *stat.Resources) string { return orRate(s.BytesPerQueued) }},
+		{"B/in flight", false, func(s, _ *stat.Resources) string { return orRate(s.BytesPerInFlight) }},
+		{"CPU s/1,000", false, func(s, _ *stat.Resources) string { return small(s.CPUPer1000) }},
+		{"disk B/msg", false, func(s, _ *stat.Resources) string { return orRate(s.DiskPerMessage) }},
+		{"writes/msg", false, func(s, _ *stat.Resources) string { return small(s.WritesPerMessage) }},
+		{"threads", false, func(s, _ *stat.Resources) string { return orCount(s.Threads) }},
+		{"descriptors", false, func(s, _ *stat.Resources) string { return orCount(s.FDs) }},
+		{"generator CPU s/1,000", false, func(s, _ *stat.Resources) string { return small(s.GeneratorPer1000) }},
+		{"generator RSS", false, func(s, _ *stat.Resources) string { return orBytes(s.GeneratorRSSPeak) }},
+		{"generator threads", false, func(s, _ *stat.Resources) string { return orCount(s.GeneratorThreads) }},
+		{"generator descriptors", false, func(s, _ *stat.Resources) string { return orCount(s.GeneratorFDs) }},
 	}
 }
 
@@ -80,6 +109,13 @@ func (m *Model) details(r *result.Result) {
 	}
 	if t := searches(r); t != nil {
 		m.Delivery = append(m.Delivery, *t)
+	}
+	if slices.ContainsFunc(r.Arms, func(a result.Arm) bool { return a.Client != "" }) {
+		for _, g := range m.Groups {
+			if t := m.tableOf(r, g, clients(m.Arms[0].Name)); t != nil {
+				m.Clients = append(m.Clients, *t)
+			}
+		}
 	}
 	measured := false
 	for i := range r.Cells {
@@ -103,7 +139,7 @@ func (m *Model) details(r *result.Result) {
 func (m *Model) tableOf(r *result.Result, g Group, columns []detail) *Table {
 	t := &Table{Heading: g.Heading, Head: []string{"in flight", "arm"}, Text: []bool{false, true}}
 	for _, c := range columns {
-		t.Head, t.Text = append(t.Head, c.head), append(t.Text, false)
+		t.Head, t.Text = append(t.Head, c.head), append(t.Text, c.text)
 	}
 	for _, row := range g.Rows {
 		var first *stat.Resources

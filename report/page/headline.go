@@ -127,6 +127,10 @@ func (m *Model) sentence(r *result.Result, rows []Row, arm int, verdict string) 
 		return ""
 	}
 	a, b := m.Arms[0].Name, m.Arms[arm].Name
+	if stat.UnlikeClients(&r.Arms[0], &r.Arms[arm]) {
+		a += " (client " + human.Clean(stat.ClientName(&r.Arms[0])) + ")"
+		b += " (client " + human.Clean(stat.ClientName(&r.Arms[arm])) + ")"
+	}
 	at := "at " + human.List(windows) + " in flight"
 	if len(m.Groups) > 1 && len(rows) == len(m.rows()) {
 		at = fmt.Sprintf("at all of the %d points", len(rows))

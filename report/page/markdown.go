@@ -193,6 +193,10 @@ func (m *Model) detailTables(b *strings.Builder) {
 		b.WriteString("## Between the runs\n\n")
 		detailTable(b, []Table{*m.Between})
 	}
+	if len(m.Clients) > 0 {
+		b.WriteString("## Clients\n\n")
+		detailTable(b, m.Clients)
+	}
 	if len(m.Delivery) > 0 {
 		b.WriteString("## Delivery\n\n")
 		detailTable(b, m.Delivery)

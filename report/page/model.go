@@ -32,6 +32,7 @@ type Model struct {
 	Control     string // in words; empty without one
 	ControlText string // what it means for these arms
 
+	Clients     []Table  // what the clients cost, one for each group, where one of them is not the wire client
 	Delivery    []Table  // what subscribers and an open loop saw, one for each group that has either
 	Resources   []Table  // what the load took, one for each group
 	Between     *Table   // of runs side by side, what can be said of one over the first; nil for a single run
@@ -151,7 +152,7 @@ func New(r *result.Result) *Model {
 	}
 	for _, a := range r.Arms {
 		m.Arms = append(m.Arms, Arm{
-			Name: human.Clean(a.Name), Target: human.Clean(a.Target), Version: human.Clean(a.Version),
+			Name: human.Clean(a.Name), Target: human.Clean(a.Label()), Version: human.Clean(versions(&a)),
 			Durability: human.Clean(a.Durability), Command: human.Clean(strings.Join(a.Command, " ")),
 			Alike: stat.SameKind(r.Arms[0].Target, a.Target),
 		})
@@ -171,6 +172,14 @@ func New(r *result.Result) *Model {
 	m.headline(r)
 	m.Environment, m.Scenario, m.Method = environment(r), scenario(r), method(r)
 	return m
+}
+
+// versions are those of the broker and of the client library.
+func versions(a *result.Arm) string {
+	if a.Version == "" || a.ClientVersion == "" {
+		return a.Version + a.ClientVersion
+	}
+	return a.Version + "; " + a.ClientVersion
 }
 
 func (m *Model) groups(r *result.Result) {
@@ -323,8 +332,15 @@ func cell(s *stat.Summary) Cell {
 func (m *Model) correctness(r *result.Result) {
 	var total, allowed stat.Account // what breaks a promise of its QoS, and what does not
 	var orders int64
+	var unseen, unordered []string // arms whose client does not show the order of acknowledgements, or keeps none of publishes
 	verified := false
 	for _, a := range r.Arms {
+		if a.Client != "" {
+			unseen = append(unseen, human.Clean(a.Name))
+		}
+		if slices.ContainsFunc(r.Cells, func(c result.Cell) bool { return c.Arm == a.Name && c.Ledger != nil && c.Ledger.Unordered }) {
+			unordered = append(unordered, human.Clean(a.Name))
+		}
 		seen := map[int]bool{}
 		for _, p := range stat.Points(r) {
 			if seen[p.QoS] {
@@ -354,6 +370,15 @@ func (m *Model) correctness(r *result.Result) {
 		}
 	}
 	m.Correct = fmt.Sprintf("%s out of order", human.Plural(orders, "acknowledgement"))
+	if len(unseen) > 0 {
+		m.Correct += ", not seen through the clients of " + human.List(unseen)
+	}
+	if len(unseen) == len(r.Arms) {
+		m.Correct = "order of acknowledgements not seen through a client library"
+	}
+	if len(unordered) > 0 {
+		m.Correct += "; order of deliveries not judged for " + human.List(unordered) + ", whose client keeps none among its publishes"
+	}
 	if !verified {
 		m.Correct += "; loss and duplication not checked"
 		return
@@ -372,12 +397,15 @@ func correctnessOf(r *result.Result, arm string, qos int) (*Correctness, *stat.A
 	c := &Correctness{Arm: human.Clean(arm), QoS: qos, Verdict: "ok"}
 	var account *stat.Account
 	cells := 0
+	unseen, unordered := true, true
 	for i := range r.Cells {
 		cell := &r.Cells[i]
 		if cell.Arm != arm || cell.QoS != qos || cell.Control {
 			continue
 		}
 		cells++
+		unseen = unseen && cell.Client != ""
+		unordered = unordered && cell.Ledger != nil && cell.Ledger.Unordered
 		c.orders += cell.Order.Violations
 		if cell.Ledger != nil {
 			if account == nil {
@@ -393,16 +421,25 @@ func correctnessOf(r *result.Result, arm string, qos int) (*Correctness, *stat.A
 		return nil, nil
 	}
 	c.Order = human.Count(c.orders)
+	if unseen {
+		c.Order = human.Absent
+	}
 	c.Published, c.Acknowledged, c.Delivered = human.Absent, human.Absent, human.Absent
 	c.Lost, c.Duplicated, c.Reordered, c.Corrupt = human.Absent, human.Absent, human.Absent, human.Absent
 	if account == nil {
 		if c.Verdict == "ok" {
 			c.Verdict = "order only"
+			if unseen {
+				c.Verdict = "not checked"
+			}
 		}
 		return c, nil
 	}
 	c.Published, c.Acknowledged, c.Delivered = human.Count(account.Published), human.Count(account.Acknowledged), human.Count(account.Delivered)
 	c.Lost, c.Duplicated, c.Reordered = human.Count(account.Lost), human.Count(account.Duplicated), human.Count(account.Reordered)
+	if unordered {
+		c.Reordered = human.Absent
+	}
 	c.Corrupt = human.Count(account.Corrupt)
 	return c, account
 }

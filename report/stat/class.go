@@ -23,6 +23,9 @@ const (
 	minSamplesClass = 100  // acknowledgements, for a class
 )
 
+// singleThreaded is the client that runs its connections in one thread.
+const singleThreaded = "mqttjs"
+
 // classify fills Class of every cell that is no control.
 //
 //   - stalled: acknowledgements stopped for a good part of a run, or a run had none.
@@ -93,7 +96,7 @@ func stalled(c *result.Cell) bool {
 // generatorBound says in words why the rate may be the generator's; "" if it is not.
 func generatorBound(r *result.Result, c *result.Cell) string {
 	seconds := float64(c.DurationNS) / 1e9
-	if cores := min(r.Environment.GOMAXPROCS, coresPerClient*c.Connections); c.GeneratorCPU != nil && seconds > 0 && cores > 0 {
+	if cores := min(r.Environment.GOMAXPROCS, coresOf(c)); c.GeneratorCPU != nil && seconds > 0 && cores > 0 {
 		if share := *c.GeneratorCPU / seconds / float64(cores); share >= generatorBusy {
 			return fmt.Sprintf("it used %.0f %% of the processors that it can use", 100*share)
 		}
@@ -101,10 +104,19 @@ func generatorBound(r *result.Result, c *result.Cell) string {
 	if unfilled(c) {
 		return fmt.Sprintf("it kept %.3g of %d in flight", c.InFlight.AchievedMean, c.InFlight.Requested)
 	}
-	if ceiling := Ceiling(r, PointOf(c)); ceiling > 0 && c.ThroughputPerS >= ceilingNear*ceiling {
+	// The ceiling is that of the wire client.
+	if ceiling := Ceiling(r, PointOf(c)); c.Client == "" && ceiling > 0 && c.ThroughputPerS >= ceilingNear*ceiling {
 		return fmt.Sprintf("it reached %.0f %% of what it reaches against the null broker", 100*c.ThroughputPerS/ceiling)
 	}
 	return ""
+}
+
+// coresOf is how many processors the client of a cell can use.
+func coresOf(c *result.Cell) int {
+	if c.Client == singleThreaded {
+		return 1
+	}
+	return coresPerClient * c.Connections
 }
 
 // unfilled reports whether a closed loop did not keep its window full.
@@ -187,7 +199,11 @@ func innocence(r *result.Result, warn func(code, format string, args ...any)) {
 			}
 		}
 		if len(bound) > 0 {
-			warn(CodeGenerator, "%s: the load generator was the limit: %s", arm.Name, strings.Join(bound, "; "))
+			who := "the load generator"
+			if arm.Client != "" {
+				who += "'s client, " + arm.Client + ","
+			}
+			warn(CodeGenerator, "%s: %s was the limit: %s", arm.Name, who, strings.Join(bound, "; "))
 		}
 		if len(late) > 0 {
 			warn(CodeLate, "%s: the load generator waited for a processor itself, which is in the latencies (p99 of its waiting against the median acknowledgement): %s", arm.Name, strings.Join(late, "; "))

@@ -7,6 +7,8 @@ import (
 // Resources are what one arm at one point took and delivered, pooled over the passes. Peaks are the highest of any pass, rates,
 // latencies and sizes per message the geometric mean, counts the sum. What was not measured is nil or 0.
 type Resources struct {
+	Client             string   // that carried the load; "" for the wire client
+	Throughput         *float64 // messages per second
 	DeliveredPerS      *float64 // messages per second, all subscribers together
 	EndToEnd50         *float64 // nanoseconds
 	EndToEnd99         *float64
@@ -41,7 +43,7 @@ func ResourcesOf(r *result.Result, arm string, point Point) *Resources {
 	if len(cells) == 0 {
 		return nil
 	}
-	out := &Resources{Open: point.Rate > 0}
+	out := &Resources{Open: point.Rate > 0, Client: cells[0].Client}
 	value := func(of func(*result.Cell) *float64) *float64 {
 		return geometricMean(cells, func(c *result.Cell) float64 {
 			if v := of(c); v != nil {
@@ -64,6 +66,7 @@ func ResourcesOf(r *result.Result, arm string, point Point) *Resources {
 	response := func(c *result.Cell) *result.Distribution { return c.Latency.AckResponse }
 	out.EndToEnd50, out.EndToEnd99 = percentile(endToEnd, p50), percentile(endToEnd, p99)
 	out.Response50, out.Response99 = percentile(response, p50), percentile(response, p99)
+	out.Throughput = value(func(c *result.Cell) *float64 { return &c.ThroughputPerS })
 	out.DeliveredPerS = value(func(c *result.Cell) *float64 { return c.DeliveredPerS })
 	out.BytesPerQueued = value(func(c *result.Cell) *float64 { return c.BytesPerQueued })
 	out.BytesPerInFlight = value(func(c *result.Cell) *float64 { return c.BytesPerInFlight })

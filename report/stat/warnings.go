@@ -23,8 +23,8 @@ const (
 	CodeRate         = "rate_not_reached"  // an open loop that did not get what it asked for
 	CodeSerialised   = "serialised"        // throughput does not rise with the window
 
-	CodePlacement = "placement_unlike" // other nodes led the streams of one arm than of the other, or in another pass
-
+	CodePlacement = "placement_unlike"  // other nodes led the streams of one arm than of the other, or in another pass
+	CodeClients   = "clients_differ"    // the arms are loaded through different clients
 	CodeGenerator = "generator_limited" // the rate may be the load generator's
 	CodeLate      = "generator_late"    // the latencies hold the load generator's own waiting
 
@@ -42,7 +42,7 @@ func foreign(warnings []result.Warning) []result.Warning {
 	for _, w := range warnings {
 		switch w.Code {
 		case CodePartial, CodeOrder, CodeLedger, CodeUnverified, CodeNoControl, CodeControlOff, CodeControlApart,
-			CodeWindowUnused, CodeRate, CodeSearch, CodeSerialised, CodePlacement, CodeGenerator, CodeLate:
+			CodeWindowUnused, CodeRate, CodeSearch, CodeSerialised, CodePlacement, CodeGenerator, CodeLate, CodeClients:
 		default:
 			kept = append(kept, w)
 		}
@@ -75,6 +75,7 @@ func warningsOf(r *result.Result) []result.Warning {
 	for _, arm := range r.Arms {
 		correctness(r, arm.Name, warn)
 	}
+	clients(r, warn)
 	controls(r, warn)
 	windows(r, warn)
 	rates(r, warn)
@@ -134,6 +135,36 @@ func where(c *result.Cell, first string) string {
 		at += ": " + first
 	}
 	return at
+}
+
+// UnlikeClients reports whether two arms are loaded through different clients.
+func UnlikeClients(a, b *result.Arm) bool { return a.Client != b.Client }
+
+// ClientName is the client of an arm, for people.
+func ClientName(a *result.Arm) string {
+	if a.Client == "" {
+		return "wire"
+	}
+	return a.Client
+}
+
+// clients says when a ratio is not one of brokers.
+func clients(r *result.Result, warn func(code, format string, args ...any)) {
+	var each []string
+	unlike, brokers := false, false
+	for i := range r.Arms {
+		each = append(each, r.Arms[i].Name+" "+ClientName(&r.Arms[i]))
+		unlike = unlike || UnlikeClients(&r.Arms[0], &r.Arms[i])
+		brokers = brokers || r.Arms[0].Target != r.Arms[i].Target
+	}
+	if !unlike {
+		return
+	}
+	what := "their ratios compare clients, not brokers"
+	if brokers {
+		what = "a ratio between two clients is not one of the brokers alone"
+	}
+	warn(CodeClients, "the arms are loaded through different clients (%s): %s", strings.Join(each, ", "), what)
 }
 
 // controls looks at the control of each arm that is compared.

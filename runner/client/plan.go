@@ -101,8 +101,8 @@ type Spread struct {
 	Fewest, Most              int64   // exchanges that one of them completed
 }
 
-// withDefaults fills in what is zero.
-func (p Plan) withDefaults() Plan {
+// WithDefaults fills in what is zero, but for the client's own DialTimeout.
+func (p Plan) WithDefaults() Plan {
 	if p.Topic == nil {
 		run := p.Run
 		p.Topic = func(conn int) string { return fmt.Sprintf("inflight/%x/%d", run, conn) }
@@ -124,8 +124,8 @@ func (p Plan) withDefaults() Plan {
 	return p
 }
 
-// pace is the schedule of the open loop; the zero Pace for a closed one.
-func (p *Plan) pace() load.Pace {
+// Pace is the schedule of the open loop; the zero Pace for a closed one.
+func (p *Plan) Pace() load.Pace {
 	pace := load.Pace{From: p.Rate, To: p.Rate}
 	if p.RampTo > 0 {
 		pace.To, pace.Hold, pace.Over = p.RampTo, p.Warmup, p.Duration

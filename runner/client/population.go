@@ -38,7 +38,7 @@ type Population struct {
 
 // Open checks the plan and dials every connection. On an error none stays open.
 func Open(ctx context.Context, plan Plan) (*Population, error) {
-	plan = plan.withDefaults()
+	plan = plan.WithDefaults()
 	if err := plan.Validate(); err != nil {
 		return nil, err
 	}
@@ -109,11 +109,15 @@ func (p *Population) Run(ctx context.Context) (*Stats, error) {
 	if p.plan.Duration > 0 {
 		s.to = s.from + p.plan.Duration
 	}
-	s.pace = load.Turn{Pace: p.plan.pace(), Of: 1}
+	s.pace = load.Turn{Pace: p.plan.Pace(), Of: 1}
 	p.running.Store(&s)
 	all := make([]counts, len(p.pubs))
 	finished := make(chan struct{})
-	cpu := p.watchCPU(s, finished)
+	var to time.Time
+	if s.to != load.Forever {
+		to = p.epoch.Add(s.to)
+	}
+	cpu := WatchCPU(p.epoch.Add(s.from), to, finished)
 	err := p.runAll(ctx, s, all)
 	close(finished)
 	stats := p.sum(s, all, err)
@@ -261,20 +265,20 @@ func addOrder(sum *result.Order, o *load.Order) {
 	}
 }
 
-// watchCPU returns the processor time of this process over the measured time, or nil if the system does not tell it or
-// there was no measured time.
-func (p *Population) watchCPU(s schedule, finished <-chan struct{}) <-chan *float64 {
+// WatchCPU returns the processor time of this process from one instant to another, or, when to is zero, until finished is
+// closed; nil if the system does not tell it or finished was closed before from.
+func WatchCPU(from, to time.Time, finished <-chan struct{}) <-chan *float64 {
 	out := make(chan *float64, 1)
 	go func() {
-		if !sleepUntil(p.epoch.Add(s.from), finished) {
+		if !sleepUntil(from, finished) {
 			out <- nil
 			return
 		}
 		before, ok := cpuTime()
-		if s.to == load.Forever {
+		if to.IsZero() {
 			<-finished
 		} else {
-			sleepUntil(p.epoch.Add(s.to), finished)
+			sleepUntil(to, finished)
 		}
 		after, ok2 := cpuTime()
 		if !ok || !ok2 {

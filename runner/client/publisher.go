@@ -75,7 +75,7 @@ type publisher struct {
 
 func newPublisher(conn *Conn, epoch time.Time, plan *Plan, number int, payload []byte, rec *recorder) (*publisher, error) {
 	p := &publisher{loop: loop{conn: conn, epoch: epoch}, payload: payload, rec: rec, sizes: plan.Sizes}
-	p.offset = int64(number) * sizesApart
+	p.offset = int64(number) * SizesApart
 	var err error
 	if plan.QoS == 0 {
 		p.fences, err = load.NewFences(plan.Window)
@@ -329,9 +329,9 @@ func (p *publisher) append(seq int64) (payloadAt int) {
 	return payloadAt
 }
 
-// sizesApart is how far apart consecutive connections are in the table of sizes: coprime to any table's length that is a power
+// SizesApart is how far apart consecutive connections are in the table of sizes: coprime to any table's length that is a power
 // of two.
-const sizesApart = 1_009
+const SizesApart = 1_009
 
 // size is the payload of message seq of the connection, bytes. It is the same in every Run of every population with this plan.
 func (p *publisher) size(seq int64) int {

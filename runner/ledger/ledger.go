@@ -34,15 +34,17 @@ type Ledger struct {
 
 // Shape is what a ledger is kept of. Topics and Subscribers of 0 count as 1.
 type Shape struct {
-	Connections int // that publish
-	Topics      int // of each: message seq goes to topic seq % Topics, and has its order among those of its topic only
-	Subscribers int // each of which is to get every message
+	Connections int  // that publish
+	Topics      int  // of each: message seq goes to topic seq % Topics, and has its order among those of its topic only
+	Subscribers int  // each of which is to get every message
+	Unordered   bool // publishes that are under way together have no order among them: that of deliveries is not judged
 }
 
 // Inbox is the receiving side of one subscriber.
 type Inbox struct {
 	run        uint64
 	topics     int64
+	unordered  bool
 	received   []receipt // by connection
 	distinct   atomic.Int64
 	duplicated int64
@@ -81,7 +83,7 @@ func For(run uint64, shape Shape) *Ledger {
 	}
 	for i := range l.inboxes {
 		in := &l.inboxes[i]
-		in.run, in.topics, in.received = run, int64(topics), make([]receipt, connections)
+		in.run, in.topics, in.unordered, in.received = run, int64(topics), shape.Unordered, make([]receipt, connections)
 		highest := make([]int64, connections*topics)
 		for j := range highest {
 			highest[j] = -1
@@ -168,6 +170,9 @@ func (in *Inbox) Delivered(payload []byte, now time.Duration) (first bool) {
 		return false
 	}
 	in.distinct.Add(1)
+	if in.unordered {
+		return true
+	}
 	highest := &r.highest[seq%in.topics]
 	if seq < *highest {
 		in.reordered++
@@ -222,7 +227,7 @@ func (in *Inbox) Distinct() int64 { return in.distinct.Load() }
 // Reordered and Corrupt count deliveries, of which each subscriber is to have one of each message. It may be called again,
 // and says the same.
 func (l *Ledger) Account(lastAck time.Duration) result.Ledger {
-	a := result.Ledger{}
+	a := result.Ledger{Unordered: l.inboxes[0].unordered}
 	if n := len(l.inboxes); n > 1 {
 		a.Subscribers = n
 	}

@@ -313,3 +313,16 @@ func TestSubscribersAndTopics(t *testing.T) {
 		t.Errorf("distinct %d, %d", l.Distinct(), l.Inbox(1).Distinct())
 	}
 }
+
+// Where publishes have no order, that of deliveries is not judged, and the account says so; all else is.
+func TestUnordered(t *testing.T) {
+	l := For(run, Shape{Connections: 1, Unordered: true})
+	payloads := publish(l, 4)
+	for _, i := range []int{2, 0, 1, 1} {
+		l.Delivered(payloads[i], 0)
+	}
+	a := l.Account(0)
+	if !a.Unordered || a.Reordered != 0 || a.Duplicated != 1 || a.Lost != 1 || a.Delivered != 3 {
+		t.Errorf("%+v", a)
+	}
+}

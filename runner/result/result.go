@@ -215,6 +215,19 @@ type Arm struct {
 	Version    string   `json:"version"`              // as the broker itself reports it
 	Command    []string `json:"command,omitempty"`    // of the first node; absent for a target that was not started
 	Durability string   `json:"durability,omitempty"` // memory, file, file+sync; absent if not known
+
+	// Client is the client library that carries the arm's load, as package scenarios names it; "" is the wire client. Its
+	// controls are carried by the wire client always. ClientVersion names it for people, as "paho.golang v0.23.0".
+	Client        string `json:"client,omitempty"`
+	ClientVersion string `json:"client_version,omitempty"`
+}
+
+// Label is the target, and what it is loaded through unless that is the wire client.
+func (a *Arm) Label() string {
+	if a.Client == "" {
+		return a.Target
+	}
+	return a.Target + " through " + a.Client
 }
 
 // Placement is which node of a cluster led which of its streams in a pass. A message takes a hop less where the node that
@@ -245,6 +258,7 @@ type Cell struct {
 	Connections int    `json:"connections"`
 	Payload     int    `json:"payload_bytes"`
 	Control     bool   `json:"control"`
+	Client      string `json:"client,omitempty"` // that carried the load, as of the arm; "": the wire client
 
 	ThroughputPerS float64  `json:"throughput_per_s"` // acknowledged exchanges over the measured time of all blocks
 	Messages       int64    `json:"messages"`         // acknowledged within the measured time
@@ -406,6 +420,7 @@ type Ledger struct {
 	Lost         int64  `json:"lost"`                    // acknowledged and not delivered
 	Duplicated   int64  `json:"duplicated"`              // further copies of a message already delivered
 	Reordered    int64  `json:"reordered"`               // first deliveries after a later message of the same connection
+	Unordered    bool   `json:"unordered,omitempty"`     // the client keeps no order among publishes: Reordered was not judged
 	Corrupt      int64  `json:"corrupt"`                 // deliveries that this run never published
 	First        string `json:"first,omitempty"`
 	DrainNS      int64  `json:"drain_ns"` // from the last acknowledgement to the last delivery
@@ -431,6 +446,7 @@ func (l *Ledger) Add(o *Ledger) {
 	l.Lost += o.Lost
 	l.Duplicated += o.Duplicated
 	l.Reordered += o.Reordered
+	l.Unordered = l.Unordered || o.Unordered
 	l.Corrupt += o.Corrupt
 	l.DrainNS = max(l.DrainNS, o.DrainNS)
 	if l.DeliveredQoS == nil {

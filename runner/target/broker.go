@@ -315,8 +315,15 @@ func (b *Broker) ResetPeaks() bool {
 
 // Own is what this process has used so far.
 func Own() Usage {
-	u := Usage{Name: "generator"}
-	usage(os.Getpid(), &u)
+	u := UsageOf(os.Getpid())
+	u.Name = "generator"
+	return u
+}
+
+// UsageOf is what a process has used so far; nothing of one that is gone.
+func UsageOf(pid int) Usage {
+	var u Usage
+	usage(pid, &u)
 	return u
 }
 
