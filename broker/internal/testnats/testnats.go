@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // startWait bounds how long a server may take to start.
-const startWait = 30 * time.Second
+const startWait = 2 * time.Minute
 
 // Server is a NATS server in this process. It can be stopped and started again on the same port and directory.
 type Server struct {
@@ -36,6 +37,17 @@ func Port(t testing.TB) int {
 	return 0
 }
 
+// Ports finds n different free ports.
+func Ports(t testing.TB, n int) (ports []int) {
+	t.Helper()
+	for len(ports) < n {
+		if port := Port(t); !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
 // Start starts a server with JetStream, with its options changed by edit. It is stopped at the end of the test.
 func Start(t testing.TB, edit ...func(*server.Options)) *Server {
 	t.Helper()
@@ -53,7 +65,7 @@ func Start(t testing.TB, edit ...func(*server.Options)) *Server {
 // Trio starts a cluster of three.
 func Trio(t testing.TB) []*Server {
 	t.Helper()
-	ports := []int{Port(t), Port(t), Port(t)}
+	ports := Ports(t, 3)
 	var routes []*url.URL
 	for _, port := range ports {
 		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})

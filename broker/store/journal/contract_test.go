@@ -25,8 +25,8 @@ func crash(s *Store) { s.wire.nc.Close() }
 func restart(t *testing.T, m *member, s *Store, edit ...func(*Config)) *Store {
 	t.Helper()
 	s.Close()
-	m.stop()
-	m.start()
+	m.Stop()
+	m.Start()
 	return m.open(t, edit...)
 }
 
@@ -104,7 +104,7 @@ func TestOpenWithTooManyReplicas(t *testing.T) {
 	m := single(t)
 	ctx, cancel := context.WithTimeout(context.Background(), startUp)
 	defer cancel()
-	s, err := Open(ctx, Config{Conn: m.conn(t), Replicas: 3})
+	s, err := Open(ctx, Config{Conn: m.Conn(t), Replicas: 3})
 	if err == nil {
 		s.Close()
 		t.Fatal("opened")
@@ -216,7 +216,7 @@ func TestCluster(t *testing.T) {
 		})
 	})
 	t.Run("other replicas are refused with a hint", func(t *testing.T) {
-		s, err := Open(starting(t), Config{Conn: nodes[2].conn(t), Replicas: 1})
+		s, err := Open(starting(t), Config{Conn: nodes[2].Conn(t), Replicas: 1})
 		if err == nil {
 			s.Close()
 			t.Fatal("opened")
@@ -331,7 +331,7 @@ func TestCluster(t *testing.T) {
 		ra, rb := a.Hold(1, ma), a.Hold(2, mb)
 		a.Release(1, ra, ma)
 		in.Want("not settled", "A")
-		nodes[0].stop() // with the store still open
+		nodes[0].Stop() // with the store still open
 		// Until the journal has a leader again, the client is refused and comes again.
 		for end := time.Now().Add(startUp); ; time.Sleep(20 * time.Millisecond) {
 			if _, err := b.S.Held(context.Background(), b.Client); err == nil {

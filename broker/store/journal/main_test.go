@@ -2,75 +2,37 @@ package journal
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"inflight/broker/node"
+	"inflight/broker/internal/testnode"
 	"inflight/broker/store"
 	"inflight/broker/store/storetest"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// startUp bounds how long a node or a store may take to start.
-const startUp = 2 * time.Minute
+const startUp = testnode.StartUp
 
-func starting(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), startUp)
-	t.Cleanup(cancel)
-	return ctx
-}
+func starting(t testing.TB) context.Context { return testnode.Starting(t) }
 
 // member is one embedded node of a test.
-type member struct {
-	t        testing.TB
-	cfg      node.Config
-	node     *node.Node
-	replicas int
-}
+type member struct{ *testnode.Node }
 
 // single starts a node of its own.
-func single(t testing.TB) *member {
-	m := &member{t: t, cfg: node.Config{Name: "n1", StoreDir: t.TempDir()}, replicas: 1}
-	m.start()
-	t.Cleanup(m.stop)
-	return m
-}
+func single(t testing.TB) *member { return &member{testnode.Single(t)} }
 
-func (m *member) start() {
-	m.t.Helper()
-	var err error
-	if m.node, err = node.Start(starting(m.t), m.cfg); err != nil {
-		m.t.Fatal(err)
+// trio starts a cluster of three nodes; the streams have three replicas.
+func trio(t *testing.T) (members [3]*member) {
+	for i, n := range testnode.Trio(t) {
+		members[i] = &member{n}
 	}
-}
-
-func (m *member) stop() {
-	if m.node != nil {
-		m.node.Stop()
-		m.node = nil
-	}
-}
-
-func (m *member) conn(t testing.TB) *nats.Conn {
-	t.Helper()
-	nc, err := m.node.Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
+	return members
 }
 
 // open opens a store on the node.
 func (m *member) open(t testing.TB, edit ...func(*Config)) *Store {
 	t.Helper()
-	cfg := Config{Conn: m.conn(t), Replicas: m.replicas}
+	cfg := Config{Conn: m.Conn(t), Replicas: m.Replicas}
 	for _, e := range edit {
 		e(&cfg)
 	}
@@ -97,60 +59,4 @@ func (m *member) fixture(t *testing.T) *storetest.Fixture {
 			}
 		},
 	}
-}
-
-// trio starts a cluster of three nodes; the streams have three replicas.
-func trio(t *testing.T) [3]*member {
-	t.Helper()
-	var members [3]*member
-	var routes []string
-	for i, port := range freePorts(t, len(members)) {
-		members[i] = &member{t: t, replicas: 3, cfg: node.Config{
-			Name: fmt.Sprintf("n%d", i+1), StoreDir: t.TempDir(), Cluster: "test", ClusterListen: fmt.Sprintf("127.0.0.1:%d", port),
-		}}
-		routes = append(routes, "nats://"+members[i].cfg.ClusterListen)
-	}
-	started := make(chan error, len(members))
-	ctx := starting(t)
-	for _, m := range members {
-		m.cfg.Routes = routes
-		go func() {
-			var err error
-			m.node, err = node.Start(ctx, m.cfg)
-			started <- err
-		}()
-	}
-	for range members {
-		if err := <-started; err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(func() {
-		for _, m := range members {
-			m.stop()
-		}
-	})
-	if t.Failed() {
-		t.FailNow()
-	}
-	return members
-}
-
-// freePorts finds ports that nobody listens on, below those that outgoing connections take.
-func freePorts(t *testing.T, n int) []int {
-	t.Helper()
-	var ports []int
-	for range 1000 {
-		port := 20_000 + rand.IntN(12_000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		defer l.Close() //nolint:errcheck // nothing was written
-		if ports = append(ports, port); len(ports) == n {
-			return ports
-		}
-	}
-	t.Fatal("no free ports")
-	return nil
 }

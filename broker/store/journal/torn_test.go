@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"inflight/broker/internal/testnode"
 	"inflight/broker/node"
 	"inflight/broker/store/storetest"
 )
@@ -27,11 +28,10 @@ func TestTornEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log logged
-			m := &member{t: t, replicas: 1, cfg: node.Config{
+			m := &member{testnode.New(t, node.Config{
 				Name: "n1", StoreDir: t.TempDir(), SyncAlways: true, Log: slog.New(slog.NewTextHandler(&log, nil)),
-			}}
-			m.start()
-			t.Cleanup(m.stop)
+			}, 1)}
+			m.Start()
 			sync := func(c *Config) { c.Sync = true }
 			s := m.open(t, sync, log.config)
 			if d := s.Durability(); d != "file+sync" {
@@ -50,7 +50,7 @@ func TestTornEnd(t *testing.T) {
 			torn := fileSize(t, block)
 			crash(s)
 			s.Close()
-			m.stop()
+			m.Stop()
 
 			data, err := os.ReadFile(block)
 			if err != nil {
@@ -66,7 +66,7 @@ func TestTornEnd(t *testing.T) {
 			if err := os.Remove(filepath.Join(filepath.Dir(block), "index.db")); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
-			m.start()
+			m.Start()
 			e = e.View(m.open(t, sync, log.config))
 			in = e.Subscribe(e.Root+"/x", 2, true)
 			e.Publish(e.Msg(1, "after"))
@@ -89,7 +89,7 @@ func TestTornEnd(t *testing.T) {
 // lastBlock is the file in which the end of the journal is.
 func lastBlock(t *testing.T, m *member) string {
 	t.Helper()
-	dir := filepath.Join(m.cfg.StoreDir, "jetstream", "$G", "streams", journalStream, "msgs")
+	dir := filepath.Join(m.Config.StoreDir, "jetstream", "$G", "streams", journalStream, "msgs")
 	blocks, err := filepath.Glob(filepath.Join(dir, "*.blk"))
 	if err != nil || len(blocks) == 0 {
 		t.Fatalf("no blocks in %s: %v", dir, err)

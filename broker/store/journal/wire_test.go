@@ -17,7 +17,7 @@ func TestSizeOfFiles(t *testing.T) {
 	for range 18 { // more than two files
 		e.Publish(e.Msg(1, payload))
 	}
-	files, err := filepath.Glob(filepath.Join(m.cfg.StoreDir, "jetstream", "*", "streams", journalStream, "msgs", "*.blk"))
+	files, err := filepath.Glob(filepath.Join(m.Config.StoreDir, "jetstream", "*", "streams", journalStream, "msgs", "*.blk"))
 	if err != nil || len(files) < 3 {
 		t.Fatalf("files %v, %v; want three at least", files, err)
 	}

@@ -18,7 +18,7 @@ import (
 func answers(t *testing.T, timeout time.Duration, service func(m *nats.Msg)) *calls {
 	t.Helper()
 	m := single(t)
-	server, client := m.conn(), m.conn()
+	server, client := m.Conn(t), m.Conn(t)
 	if service != nil {
 		if _, err := server.Subscribe("svc", service); err != nil {
 			t.Fatal(err)

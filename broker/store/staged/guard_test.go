@@ -228,8 +228,8 @@ func TestReleasedBeforeACrash(t *testing.T) {
 	e := storetest.NewEnv(t, m.open(t))
 	in := e.Subscribe(e.Root+"/x", 2, false)
 	withheld, refs := released(e, 50, in)
-	m.stop()
-	m.start()
+	m.Stop()
+	m.Start()
 	s := m.open(t)
 	e = e.View(s)
 	awaitStaged(t, s, e.Client, 1) // nobody has asked what is held
@@ -285,8 +285,8 @@ func TestReleasedToNobodyBeforeACrash(t *testing.T) {
 		awaitNothingKept(t, s, "n1")
 	}
 	withheld, _ := released(e, 5)
-	m.stop()
-	m.start()
+	m.Stop()
+	m.Start()
 	s = m.open(t)
 	wantInterest(t, "nobody has ever subscribed", s, unwanted)
 	awaitStaged(t, s, e.Client, 1)
@@ -420,7 +420,7 @@ func TestOtherLayouts(t *testing.T) {
 		if _, err := js.UpdateStream(starting(t), cfg); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open(starting(t), Config{Conn: m.conn(), Node: "n1"})
+		s, err := Open(starting(t), Config{Conn: m.Conn(t), Node: "n1"})
 		if err == nil {
 			s.Close()
 			t.Fatalf("%s: opened", test.reason)
@@ -431,7 +431,7 @@ func TestOtherLayouts(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Open(starting(t), Config{Conn: m.conn()}); err == nil {
+	if _, err := Open(starting(t), Config{Conn: m.Conn(t)}); err == nil {
 		t.Error("a store of no node was opened")
 	}
 }

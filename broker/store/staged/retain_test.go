@@ -17,7 +17,7 @@ import (
 // openAs opens a store as another node would, on the same server.
 func (m *member) openAs(t testing.TB, node string) *Store {
 	t.Helper()
-	s, err := Open(starting(t), Config{Conn: m.conn(), Node: node, Replicas: m.replicas})
+	s, err := Open(starting(t), Config{Conn: m.Conn(t), Node: node, Replicas: m.Replicas})
 	if err != nil {
 		t.Fatal(err)
 	}
