@@ -229,7 +229,7 @@ func open(t testing.TB, storeName string, edit ...func(*Config)) *Server {
 
 func start(t testing.TB, cfg Config) *Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	s, err := Open(ctx, cfg)
 	if err != nil {
@@ -261,7 +261,7 @@ func cluster(t testing.TB, edit ...func(*Config)) []*Server {
 			e(&cfg)
 		}
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			defer cancel()
 			var err error
 			servers[i], err = Open(ctx, cfg)

@@ -242,10 +242,14 @@ func (n *Node) awaitHealthy(ctx context.Context) error {
 	}
 }
 
+// connectTimeout bounds how long the node, in the same process, may take to greet a connection. The client's 2 s are for
+// networks; while much starts at once, on few cores, they were too short.
+const connectTimeout = 10 * time.Second
+
 // Connect returns a connection inside the process. The caller closes it.
 func (n *Node) Connect(name string) (*nats.Conn, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(n.srv), n.login, nats.Name(name), nats.MaxReconnects(-1),
-		nats.ErrorHandler(logErrors(n.log, name)))
+		nats.Timeout(connectTimeout), nats.ErrorHandler(logErrors(n.log, name)))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the embedded node: %w", err)
 	}
