@@ -74,6 +74,9 @@ func cache() string {
 // INFLIGHT_REQUIRE_PEERS=1.
 func clientOf(t *testing.T, name string) *Client {
 	t.Helper()
+	if name == scenarios.ClientMQTTjs && testing.Short() {
+		t.Skip("a process of Node.js takes a second to start; run without -short")
+	}
 	c, err := Prepare(t.Context(), name, cache(), t.Logf)
 	if err != nil {
 		if os.Getenv("INFLIGHT_REQUIRE_PEERS") == "1" || name != scenarios.ClientMQTTjs {
