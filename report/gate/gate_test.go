@@ -131,6 +131,16 @@ func TestRules(t *testing.T) {
 			low, high := 0.5, 2.0
 			r.Control.Low, r.Control.High = &low, &high
 		}, Inconclusive, false},
+		{"the same between two addresses, which a gate takes for builds of one broker", "throughput >= 1x", 0.8, func(r *result.Result) {
+			low, high := 0.5, 2.0
+			r.Control.Low, r.Control.High = &low, &high
+			r.Arms[0].Target, r.Arms[1].Target = "tcp://127.0.0.1:1883", "tcp://127.0.0.1:2883"
+		}, Inconclusive, false},
+		{"and between two brokers, where the control says nothing", "throughput >= 1x", 0.8, func(r *result.Result) {
+			low, high := 0.5, 2.0
+			r.Control.Low, r.Control.High = &low, &high
+			r.Arms[0].Target, r.Arms[1].Target = "nats-server@v2.15.3", "reference"
+		}, Fail, false},
 		{"what the Holm correction takes back", "throughput >= 1x", 0.8, func(r *result.Result) {
 			p := 0.2
 			for i := range r.Comparisons {
