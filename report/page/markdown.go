@@ -94,7 +94,7 @@ func (m *Model) armsTable(b *strings.Builder) {
 }
 
 func (m *Model) groupTable(b *strings.Builder, g Group) {
-	head, align := []string{"in flight"}, "r"
+	head, align, p99 := []string{"in flight"}, "r", g.Latency("p99")
 	add := func(a string, names ...string) {
 		for _, name := range names {
 			head = append(head, escape(name))
@@ -109,10 +109,10 @@ func (m *Model) groupTable(b *strings.Builder, g Group) {
 	switch {
 	case m.PerArm:
 		add("l", "arm")
-		add("r", "msg/s", "p99")
+		add("r", "msg/s", p99)
 	default:
 		for _, a := range m.Arms {
-			add("r", a.Name+" msg/s", a.Name+" p99")
+			add("r", a.Name+" msg/s", a.Name+" "+p99)
 		}
 	}
 	if m.Compared {
@@ -126,7 +126,7 @@ func (m *Model) groupTable(b *strings.Builder, g Group) {
 		if corrected {
 			add("r", "corrected")
 		}
-		add("r", over("p99"))
+		add("r", over(p99))
 		add("l", "verdict")
 	}
 	rows := [][]string{head}

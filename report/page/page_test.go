@@ -335,3 +335,22 @@ func TestWhatAQoSMayDoIsNoFault(t *testing.T) {
 		}
 	}
 }
+
+// Beside the response times of an open loop, the time from sending is called what it is.
+func TestOpenLoopSaysWhichLatency(t *testing.T) {
+	r := synth.Fixtures()["two-arms"]
+	for i := range r.Cells {
+		r.Cells[i].RatePerS = 1000
+	}
+	m := drawn(r)
+	var md strings.Builder
+	if err := m.Markdown(&md, charts); err != nil {
+		t.Fatal(err)
+	}
+	if text := md.String(); !strings.Contains(text, "| B service p99 |") || strings.Contains(text, "| B p99 |") {
+		t.Errorf("Markdown:\n%s", text)
+	}
+	if text := rendered(t, m); !strings.Contains(text, "B service p99") || strings.Contains(text, ">B p99<") {
+		t.Error("the page's table does not say service p99")
+	}
+}
