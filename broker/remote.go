@@ -33,7 +33,7 @@ const (
 	// awayTick is how often the connections are looked at.
 	awayTick = 200 * time.Millisecond
 	// nameWait is how long another broker may take to say that it has the same name.
-	nameWait = 300 * time.Millisecond
+	nameWait = time.Second
 	// lookUps is how many sessions are looked up, or given up, at the same time.
 	lookUps = 64
 )
