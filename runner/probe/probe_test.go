@@ -146,6 +146,9 @@ func TestRunFindsAFault(t *testing.T) {
 
 // Without a green control nothing is called a violation, and what is only late once is not either.
 func TestRunIsHonest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 20 s; run without -short")
+	}
 	t.Parallel()
 	b := startSmall(t, func(client string, b []byte) []byte {
 		if packet.Type(b[0]>>4) == packet.PUBLISH {

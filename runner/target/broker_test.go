@@ -126,6 +126,9 @@ func TestBrokerFromStartToStop(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for brokers that do not come; run without -short")
+	}
 	for _, tt := range []struct {
 		name, target string
 		nodes        int
