@@ -29,7 +29,11 @@ func onSmallDisks(t *testing.T, all []*brokerProcess, program string) {
 	const mount = "mount -t tmpfs -o size=40m tmpfs "
 	probe := exec.Command("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount+t.TempDir())
 	if out, err := probe.CombinedOutput(); err != nil {
-		t.Skipf("needs unshare (util-linux) and the right to mount a tmpfs in a user namespace: %v: %s", err, out)
+		missing := fmt.Sprintf("needs unshare (util-linux) and the right to mount a tmpfs in a user namespace: %v: %s", err, out)
+		if os.Getenv("INFLIGHT_REQUIRE_PEERS") == "1" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing + " (INFLIGHT_REQUIRE_PEERS=1 makes this a failure)")
 	}
 	for _, p := range all {
 		script := mount + storeDir(p) + ` && exec "$0" "$@"`

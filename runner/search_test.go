@@ -64,7 +64,7 @@ func TestTrialsCountWhatWasNotAnswered(t *testing.T) {
 func TestSearchUnderLoad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("takes a second or two")
+		t.Skip("takes a second or two; run without -short")
 	}
 	b := startTestBroker(t, &testBroker{})
 	cfg := verifying(t, b.addr, 1, func(s *scenarios.Scenario) {

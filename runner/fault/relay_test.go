@@ -154,19 +154,20 @@ func TestRelayEnds(t *testing.T) {
 // A connection to a node that is not up yet is held until it is.
 func TestRelayToSomebodyLate(t *testing.T) {
 	t.Parallel()
-	l := listen(t, "127.0.0.1:0")
-	addr := l.Addr().String()
-	_ = l.Close()
-	r := relayTo(t, addr)
-	nc := dial(t, r.Addr())
-	if _, err := nc.Write([]byte("early")); err != nil {
-		t.Fatal(err)
+	var nc net.Conn
+	for late := net.Listener(nil); late == nil; { // until nobody else takes the port meanwhile
+		l := listen(t, "127.0.0.1:0")
+		addr := l.Addr().String()
+		_ = l.Close()
+		nc = dial(t, relayTo(t, addr).Addr())
+		if _, err := nc.Write([]byte("early")); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if late, err = net.Listen("tcp", addr); err == nil {
+			echo(t, late)
+		}
 	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Skip("the port was taken meanwhile:", err)
-	}
-	echo(t, l)
 	got := make([]byte, 5)
 	if _, err := io.ReadFull(nc, got); err != nil || string(got) != "early" {
 		t.Errorf("%q, %v", got, err)

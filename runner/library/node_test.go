@@ -72,7 +72,7 @@ func TestNodeIsMissing(t *testing.T) {
 func programs(t *testing.T, node, npm string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		t.Skip("shell scripts")
+		t.Skip("needs a Unix shell, whose scripts stand in for node and npm")
 	}
 	dir := t.TempDir()
 	for name, body := range map[string]string{"node": node, "npm": npm} {
