@@ -8,11 +8,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
-	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"inflight/runner/null"
 )
@@ -28,24 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	if code == 0 && leaked() {
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leaked reports, with their stacks, goroutines that are still there when every test has ended.
-func leaked() bool {
-	for range 100 {
-		if runtime.NumGoroutine() <= 2 { // this one, and the one that handles signals when tests have a timeout
-			return false
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	fmt.Fprintln(os.Stderr, "goroutines are left:")
-	_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-	return true
+	goleak.VerifyTestMain(m)
 }
 
 func serveNull(delay string) error {

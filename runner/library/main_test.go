@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/pprof"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"inflight/runner/client"
 	"inflight/scenarios"
@@ -17,6 +17,10 @@ import (
 // ownerEnv makes the test binary a program that has a process of MQTT.js: its value is the address of a broker. It prints the
 // id of that process and waits.
 const ownerEnv = "INFLIGHT_TEST_OWNER"
+
+// leakWait is how long goroutines may be left after the tests: paho.mqtt.golang may be 30 s in a Publish on a connection that
+// has ended.
+const leakWait = 40 * time.Second
 
 func TestMain(m *testing.M) {
 	if addr, ok := os.LookupEnv(ownerEnv); ok {
@@ -27,8 +31,15 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	if code == 0 && leaked() {
-		code = 1
+	for end := time.Now().Add(leakWait); code == 0; {
+		err := goleak.Find()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }
@@ -46,19 +57,6 @@ func own(addr string) error {
 	pid, _ := c.Process()
 	fmt.Println(pid)
 	select {}
-}
-
-// leaked reports, with their stacks, goroutines that are still there when every test has ended.
-func leaked() bool {
-	for range 2_000 { // paho.mqtt.golang may be 30 s in a Publish on a connection that has ended
-		if runtime.NumGoroutine() <= 2 { // this one, and the one that handles signals when tests have a timeout
-			return false
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	fmt.Fprintln(os.Stderr, "goroutines are left:")
-	_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-	return true
 }
 
 // cache is where MQTT.js is installed, as for the program itself.

@@ -1,38 +1,16 @@
 package probe
 
 import (
-	"fmt"
 	"net"
-	"os"
-	"runtime"
-	"runtime/pprof"
 	"sync"
 	"testing"
-	"time"
+
+	"go.uber.org/goleak"
 
 	"inflight/broker/packet"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 && leaked() {
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leaked reports goroutines that are still there when every test has ended.
-func leaked() bool {
-	for range 100 {
-		if runtime.NumGoroutine() <= 2 { // this one, and the one that handles signals when tests have a timeout
-			return false
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	fmt.Fprintln(os.Stderr, "goroutines are left:")
-	_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-	return true
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // smallBroker is just enough of a broker to be checked: sessions in memory, QoS 0 to 2 both ways, delivery at PUBREL, no
 // wildcards and nothing retained. fault may change what it writes.
