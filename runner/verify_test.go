@@ -158,6 +158,9 @@ func TestLoadWithSubscribers(t *testing.T) {
 
 // TestLossUnderLoadIsFound: what a subscriber of the load does not get strikes the cell out.
 func TestLossUnderLoadIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 3 s; run without -short")
+	}
 	t.Parallel()
 	b := startTestBroker(t, &testBroker{fault: func(n int) int { return map[bool]int{true: 0, false: 1}[n == 7] }})
 	res, err := Run(t.Context(), verifying(t, b.addr, 2, func(s *scenarios.Scenario) {

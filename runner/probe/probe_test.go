@@ -299,6 +299,9 @@ func TestWhatIsNoBroker(t *testing.T) {
 
 // A broker that dies ends the run, which keeps what it has.
 func TestTheBrokerDies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 3 s; run without -short")
+	}
 	t.Parallel()
 	b := startSmall(t, nil)
 	cfg := config(t, b.addr, "H-01", "RES-15", "Q2I-13")
