@@ -105,7 +105,7 @@ func (c *slowConn) Write(b []byte) (int, error) {
 	now := time.Now()
 	out, hold := c.fromBroker(b, now)
 	if len(out) > 0 {
-		if err := c.line.write(out, now.Add(hold)); err != nil {
+		if err := c.line.write(out, now, hold); err != nil {
 			return 0, err
 		}
 	}

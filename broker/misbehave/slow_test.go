@@ -182,11 +182,6 @@ func TestSlowHoldsBack(t *testing.T) {
 	if len(s.c.arrived) != 0 {
 		t.Errorf("left behind: %v", s.c.arrived)
 	}
-	began := time.Now()
-	pause(3 * time.Millisecond)
-	if took := time.Since(began); took < 3*time.Millisecond {
-		t.Errorf("a pause of 3 ms took %v", took)
-	}
 }
 
 // Over a connection: the broker reads the extra messages, in whatever pieces, and the client never sees their answers.
@@ -235,4 +230,31 @@ func TestSlowConnection(t *testing.T) {
 	if _, err := c.Read(make([]byte, 16)); err == nil {
 		t.Error("a connection that is closed is read")
 	}
+}
+
+// An alarm is never early, and can be used again after it was closed.
+func TestAlarm(t *testing.T) {
+	var a alarm
+	for _, d := range []time.Duration{-time.Second, 0, 70 * time.Microsecond, 3 * time.Millisecond} {
+		begun := time.Now()
+		a.wait(d)
+		if took := time.Since(begun); took < d {
+			t.Errorf("%v took %v", d, took)
+		}
+		a.close()
+	}
+}
+
+// late is what an alarm is late by.
+func BenchmarkAlarm(b *testing.B) {
+	const wanted = 300 * time.Microsecond
+	var a alarm
+	defer a.close()
+	var late time.Duration
+	for b.Loop() {
+		begun := time.Now()
+		a.wait(wanted)
+		late += time.Since(begun) - wanted
+	}
+	b.ReportMetric(float64(late.Microseconds())/float64(b.N), "us-late/op")
 }

@@ -8,12 +8,16 @@ import (
 
 // Limits of a slowLine.
 const (
-	maxHeld   = 1 << 20         // bytes; above, the broker waits
+	maxHeld   = 1 << 20 // bytes; above, the broker waits
+	maxCredit = time.Millisecond
 	drainWait = 5 * time.Second // for a client that does not read
 )
 
-// slowLine lets bytes leave in their order, each not before its time, and none waits for the writer. There is a goroutine while
+// slowLine lets bytes leave in their order, each held back for a time, and none waits for the writer. There is a goroutine while
 // anything is held back, and none otherwise.
+//
+// An alarm is late by about as much as a fast broker's answer is to be held back. What was late is taken off what comes next,
+// so that the times are right in the mean.
 type slowLine struct {
 	nc net.Conn
 
@@ -21,7 +25,9 @@ type slowLine struct {
 	changed sync.Cond
 	held    []heldBack
 	bytes   int
-	sending bool // the goroutine is there: it alone writes
+	sending bool // the goroutine is there: it alone writes, and waits for the alarm
+	alarm   alarm
+	credit  time.Duration // what left too late, in all, and was not made up for
 	err     error
 }
 
@@ -36,8 +42,9 @@ func newSlowLine(nc net.Conn) *slowLine {
 	return l
 }
 
-// write takes b, to leave at due. What need not wait has left when it returns. The error may be that of an earlier call.
-func (l *slowLine) write(b []byte, due time.Time) error {
+// write takes b at now, to be held back for that time. What need not wait has left when it returns. The error may be that of an
+// earlier call.
+func (l *slowLine) write(b []byte, now time.Time, hold time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.bytes > maxHeld && l.err == nil {
@@ -46,6 +53,9 @@ func (l *slowLine) write(b []byte, due time.Time) error {
 	if l.err != nil {
 		return l.err
 	}
+	early := min(l.credit, hold)
+	l.credit -= early
+	due := now.Add(hold - early)
 	if !l.sending {
 		if !due.After(time.Now()) {
 			_, l.err = l.nc.Write(b)
@@ -69,13 +79,15 @@ func (l *slowLine) send() {
 	for len(l.held) > 0 && l.err == nil {
 		due := l.held[0].due
 		l.mu.Unlock()
-		pause(time.Until(due))
+		l.alarm.wait(time.Until(due))
 		l.mu.Lock()
 		var out []byte
 		n := 0
 		for now := time.Now(); n < len(l.held) && !l.held[n].due.After(now); n++ {
 			out = append(out, l.held[n].b...)
+			l.credit += now.Sub(l.held[n].due)
 		}
+		l.credit = min(l.credit, maxCredit)
 		l.held = l.held[n:]
 		l.mu.Unlock()
 		_, err := l.nc.Write(out)
@@ -92,11 +104,11 @@ func (l *slowLine) send() {
 func (l *slowLine) drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.sending {
-		return
+	if l.sending {
+		defer time.AfterFunc(drainWait, func() { _ = l.nc.Close() }).Stop()
 	}
-	defer time.AfterFunc(drainWait, func() { _ = l.nc.Close() }).Stop()
 	for l.sending {
 		l.changed.Wait()
 	}
+	l.alarm.close()
 }

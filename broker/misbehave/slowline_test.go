@@ -21,7 +21,7 @@ func TestSlowLine(t *testing.T) {
 	begun := time.Now()
 	for i, s := range []string{"a", "b", "c"} {
 		// The second is due before the first, and waits for it.
-		if err := c.line.write([]byte(s), begun.Add([]time.Duration{20, 0, 30}[i]*time.Millisecond)); err != nil {
+		if err := c.line.write([]byte(s), begun, []time.Duration{20, 0, 30}[i]*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,12 +39,12 @@ func TestSlowLineOfAClosedConnection(t *testing.T) {
 	client, server := net.Pipe()
 	_ = client.Close()
 	c := newSlowConn(server, 0.1)
-	if err := c.line.write([]byte("x"), time.Now().Add(time.Millisecond)); err != nil {
+	if err := c.line.write([]byte("x"), time.Now(), time.Millisecond); err != nil {
 		t.Errorf("before it was written: %v", err)
 	}
 	c.line.drain()
 	for range 2 {
-		if err := c.line.write([]byte("x"), time.Now()); err == nil || !strings.Contains(err.Error(), "closed") {
+		if err := c.line.write([]byte("x"), time.Now(), 0); err == nil || !strings.Contains(err.Error(), "closed") {
 			t.Errorf("after it could not be written: %v", err)
 		}
 	}
