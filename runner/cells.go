@@ -171,6 +171,10 @@ func (c *cells) result(key cellKey) *result.Cell {
 	for i := range res.Nodes {
 		res.Nodes[i].Connections = connectionsTo(i, len(res.Nodes), res.Connections)
 	}
+	if res.Generator != nil {
+		own := *res.Generator
+		res.Generator = &own
+	}
 	res.Blocks = slices.Clone(res.Blocks)
 	res.SchedLatencyP99 = cell.sched.p99()
 	res.Latency = result.Latency{

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,10 +77,10 @@ func TestCellsMergeRuns(t *testing.T) {
 			},
 			usage: &usage{
 				nodes: []result.Node{
-					{Name: "n1", RSSPeak: ptr(rss), CPUSeconds: cpu, Threads: ptr(int64(5)), DiskBytes: ptr(int64(100))},
-					{Name: "n2", RSSPeak: ptr(rss / 2), CPUSeconds: ptr(1.0), Threads: ptr(rss), DiskBytes: ptr(int64(1))},
+					{Name: "n1", RSSPeak: ptr(rss), CPUSeconds: cpu, Threads: ptr(int64(5)), DiskBytes: ptr(int64(100)), WriteCalls: ptr(int64(7)), RSSGrowth: ptr(rss / 3)},
+					{Name: "n2", RSSPeak: ptr(rss / 2), CPUSeconds: ptr(1.0), Threads: ptr(rss), DiskBytes: ptr(int64(1)), WriteCalls: ptr(int64(1))},
 				},
-				generator: result.Node{Name: "generator", RSSPeak: ptr(int64(9)), CPUSeconds: ptr(0.5)}, growth: ptr(rss), queuedPeak: 10 * rss,
+				generator: result.Node{Name: "generator", RSSPeak: ptr(int64(9)), CPUSeconds: ptr(0.5), RSSGrowth: ptr(rss)}, growth: ptr(rss), queuedPeak: 10 * rss,
 			},
 			reception: &reception{
 				subscribers: 2, deliveries: 2 * int64(messages), took: 2 * time.Second, endToEnd: histogram(messages, time.Second),
@@ -106,12 +107,21 @@ func TestCellsMergeRuns(t *testing.T) {
 		RSSPeak:    ptr(int64(300)),
 		CPUSeconds: ptr(7.0),
 		Nodes: []result.Node{
-			{Name: "n1", RSSPeak: ptr(int64(300)), CPUSeconds: ptr(5.0), Threads: ptr(int64(5)), DiskBytes: ptr(int64(200)), Connections: 1},
-			{Name: "n2", RSSPeak: ptr(int64(150)), CPUSeconds: ptr(2.0), Threads: ptr(int64(300)), DiskBytes: ptr(int64(2))},
+			{
+				Name: "n1", RSSPeak: ptr(int64(300)), CPUSeconds: ptr(5.0), Threads: ptr(int64(5)), DiskBytes: ptr(int64(200)), Connections: 1,
+				WriteCalls: ptr(int64(14)), RSSGrowth: ptr(int64(100)), CPUPer1000: ptr(1.0),
+			},
+			{
+				Name: "n2", RSSPeak: ptr(int64(150)), CPUSeconds: ptr(2.0), Threads: ptr(int64(300)), DiskBytes: ptr(int64(2)),
+				WriteCalls: ptr(int64(2)), CPUPer1000: ptr(0.4),
+			},
 		},
-		DiskBytesWritten: ptr(int64(202)), Threads: ptr(int64(305)),
-		Generator: &result.Node{Name: "generator", RSSPeak: ptr(int64(9)), CPUSeconds: ptr(1.0)}, GeneratorRSSPeak: ptr(int64(9)),
-		CPUPer1000: ptr(1.4), RSSGrowth: ptr(int64(300)), QueuedPeak: 3_000, BytesPerQueued: ptr(0.1),
+		DiskBytesWritten: ptr(int64(202)), Threads: ptr(int64(305)), WriteCalls: ptr(int64(16)),
+		Generator: &result.Node{
+			Name: "generator", RSSPeak: ptr(int64(9)), CPUSeconds: ptr(1.0), RSSGrowth: ptr(int64(300)), CPUPer1000: ptr(0.1),
+		},
+		GeneratorRSSPeak: ptr(int64(9)),
+		CPUPer1000:       ptr(1.4), RSSGrowth: ptr(int64(300)), QueuedPeak: 3_000, BytesPerQueued: ptr(0.1),
 		Subscribers: 2, DeliveredPerS: ptr(2_500.0),
 		Ledger:       &result.Ledger{Published: 5_000, Delivered: 10_000, Subscribers: 2, Lost: 2},
 		GeneratorCPU: ptr(0.5),
@@ -157,11 +167,14 @@ func TestUsageThatIsUnknownStaysAbsent(t *testing.T) {
 }
 
 func TestTimeLineIsBounded(t *testing.T) {
-	var c cell
+	c := cell{Cell: result.Cell{Nodes: make([]result.Node, 2), Generator: &result.Node{}}}
 	line := func(n int, from time.Duration) (samples []result.Sample) {
 		for i := range n {
 			at := from + time.Duration(i)*pulseEvery
-			samples = append(samples, result.Sample{AtNS: int64(at), RSS: ptr(int64(at / time.Millisecond)), Published: int64(i)})
+			ms := int64(at / time.Millisecond)
+			samples = append(samples, result.Sample{
+				AtNS: int64(at), RSS: ptr(ms), Published: int64(i), NodeRSS: []int64{3 * ms, -ms}, GeneratorRSS: ptr(ms / 2),
+			})
 		}
 		return samples
 	}
@@ -173,6 +186,42 @@ func TestTimeLineIsBounded(t *testing.T) {
 	}
 	if c.longest != 99*pulseEvery || c.RSSSlope == nil || math.Abs(*c.RSSSlope-1000) > 1e-6 {
 		t.Errorf("slope %v of %v, want 1000 bytes/s of the longest run", c.RSSSlope, c.longest)
+	}
+	for i, want := range []float64{3000, -1000, 500} {
+		got := append(slices.Clone(c.Nodes), *c.Generator)[i].RSSSlope
+		if got == nil || math.Abs(*got-want) > 1 {
+			t.Errorf("process %d: slope %v, want %v bytes/s", i+1, got, want)
+		}
+	}
+	short := cell{Cell: result.Cell{Nodes: make([]result.Node, 2), Generator: &result.Node{}}}
+	short.addSamples(line(12, 0))
+	if short.RSSSlope != nil || short.Nodes[0].RSSSlope != nil || short.Generator.RSSSlope != nil {
+		t.Error("a slope of a run that is too short for one")
+	}
+}
+
+// Bytes for each exchange are those of every process, and of none where the window is too small, or where no memory was added.
+func TestBytesPerInFlight(t *testing.T) {
+	t.Parallel()
+	of := func(window int, own int64) result.Cell {
+		c := cell{Cell: result.Cell{
+			Connections: 2, InFlight: result.InFlight{Requested: window}, RSSGrowth: ptr(int64(6_000_000)),
+			Nodes:     []result.Node{{Name: "n1", RSSGrowth: ptr(int64(4_000_000))}, {Name: "n2"}},
+			Generator: &result.Node{RSSGrowth: &own},
+		}}
+		res := c.Cell
+		c.derive(&res)
+		return res
+	}
+	got := of(1_000, 500_000)
+	if *got.BytesPerInFlight != 3_000 || *got.Nodes[0].BytesPerInFlight != 2_000 || got.Nodes[1].BytesPerInFlight != nil || *got.Generator.BytesPerInFlight != 250 {
+		t.Errorf("bytes per exchange: %v, nodes %+v, generator %+v", *got.BytesPerInFlight, got.Nodes, got.Generator)
+	}
+	if got := of(499, 500_000); got.BytesPerInFlight != nil || got.Nodes[0].BytesPerInFlight != nil || got.Generator.BytesPerInFlight != nil {
+		t.Errorf("bytes per exchange of a small window: %+v", got)
+	}
+	if got := of(1_000, 0); got.Generator.BytesPerInFlight != nil {
+		t.Errorf("%v bytes per exchange of a generator that took its memory before", *got.Generator.BytesPerInFlight)
 	}
 }
 

@@ -65,9 +65,15 @@ func (r *run) load(ctx context.Context, broker *target.Broker, step *Step, times
 func (r *run) publishAndHear(ctx context.Context, broker *target.Broker, step *Step, plan client.Plan, times loadTimes, heard *audience) (
 	stats *client.Stats, used *usage, started time.Time, err error,
 ) {
+	before := r.generator(step)
+	ownRSS := before.rss()
 	population, err := r.open(ctx, step, plan)
 	if err != nil {
 		return nil, nil, time.Time{}, err
+	}
+	own := r.generator(step)
+	if !slices.Equal(before, own) {
+		ownRSS = nil // a client's process began meanwhile: what it takes to run at all is no growth
 	}
 	var count func() loadCounts
 	if step.Action == Measure && !step.Control {
@@ -79,7 +85,7 @@ func (r *run) publishAndHear(ctx context.Context, broker *target.Broker, step *S
 			return n
 		}
 	}
-	watch := watchUsage(ctx, broker, r.generator(step), times, heard != nil, r.started, count)
+	watch := watchUsage(ctx, broker, own, ownRSS, times, heard != nil, r.started, count)
 	if heard != nil {
 		heard.begin(times.warmup)
 	}
@@ -127,35 +133,6 @@ func (r *run) open(ctx context.Context, step *Step, plan client.Plan) (library.P
 		return other.Open(ctx, plan)
 	}
 	return client.Open(ctx, plan)
-}
-
-// generator reads what the load generator has used, the process of a client library with it.
-func (r *run) generator(step *Step) func() target.Usage {
-	pid, ok := r.arms[step.Arm].process()
-	if !ok || step.Control {
-		return target.Own
-	}
-	return func() target.Usage { return together(target.Own(), target.UsageOf(pid)) }
-}
-
-// together is what two processes have used; absent where one of them does not tell.
-func together(a, b target.Usage) target.Usage {
-	sum := func(x, y *int64) *int64 {
-		if x == nil || y == nil {
-			return nil
-		}
-		n := *x + *y
-		return &n
-	}
-	out := target.Usage{
-		Name: a.Name, RSSPeak: sum(a.RSSPeak, b.RSSPeak), RSS: sum(a.RSS, b.RSS), Threads: sum(a.Threads, b.Threads), FDs: sum(a.FDs, b.FDs),
-		DiskBytes: sum(a.DiskBytes, b.DiskBytes), WriteCalls: sum(a.WriteCalls, b.WriteCalls),
-	}
-	if a.CPUSeconds != nil && b.CPUSeconds != nil {
-		s := *a.CPUSeconds + *b.CPUSeconds
-		out.CPUSeconds = &s
-	}
-	return out
 }
 
 // ledger is that of a plan of this step.

@@ -28,19 +28,21 @@ type usage struct {
 	samples    []result.Sample
 	queuedPeak int64
 	growth     *int64 // of the resident memory of all nodes, from the start of the run to its peak; bytes
+	ownGrowth  *int64 // of the load generator's, to the highest of its samples
 }
 
 // monitor watches the processes of one broker, and our own, beside one run of the load.
 type monitor struct {
 	broker *target.Broker
-	own    func() target.Usage // of the load generator
+	own    processes // of the load generator
 	times  loadTimes
 	whole  bool              // the run is measured to its end, not for times.measured
 	count  func() loadCounts // nil: no time line is kept
 	epoch  time.Time         // of the samples
 
-	peaks     bool   // those of the broker were reset
-	rss       *int64 // of all nodes at the start
+	peaks     bool           // those of the broker were reset
+	atStart   []target.Pulse // of the nodes; nil if not known
+	ownRSS    *int64         // of the load generator before its publishers connected
 	before    []target.Usage
 	ownBefore target.Usage
 	use       usage
@@ -51,13 +53,14 @@ type monitor struct {
 // watchUsage begins to watch beside a run that is about to start. stop must be called when it is over, and its connections
 // still open.
 func watchUsage(
-	ctx context.Context, broker *target.Broker, own func() target.Usage, times loadTimes, whole bool, epoch time.Time, count func() loadCounts,
+	ctx context.Context, broker *target.Broker, own processes, ownRSS *int64, times loadTimes, whole bool, epoch time.Time, count func() loadCounts,
 ) *monitor {
 	m := &monitor{
-		broker: broker, own: own, times: times, whole: whole || times.measured == 0, count: count, epoch: epoch, done: make(chan struct{}),
+		broker: broker, own: own, ownRSS: ownRSS, times: times, whole: whole || times.measured == 0, count: count, epoch: epoch,
+		done: make(chan struct{}),
 	}
 	m.peaks = broker.ResetPeaks()
-	m.rss, _ = broker.Pulse()
+	m.atStart = broker.Pulses()
 	ctx, m.cancel = context.WithCancel(ctx)
 	go m.watch(ctx)
 	return m
@@ -75,14 +78,14 @@ func (m *monitor) watch(ctx context.Context) {
 	if m.pulses(ctx, m.times.warmup) {
 		return // cut off before anything was measured
 	}
-	m.before, m.ownBefore = m.broker.Usage(), m.own()
+	m.before, m.ownBefore = m.broker.Usage(), m.own.usage()
 	measured := m.times.measured
 	if m.whole {
 		measured = never
 	}
 	m.pulses(ctx, measured)
 	m.pulse()
-	m.finish(m.broker.Usage(), m.own())
+	m.finish(m.broker.Usage(), m.own.usage())
 }
 
 // never is a time that no run takes.
@@ -113,13 +116,31 @@ func (m *monitor) pulse() {
 	if m.count == nil {
 		return
 	}
-	rss, cpu := m.broker.Pulse()
 	n := m.count()
 	m.use.queuedPeak = max(m.use.queuedPeak, n.queued)
-	m.use.samples = append(m.use.samples, result.Sample{
-		AtNS: int64(time.Since(m.epoch)), RSS: rss, CPU: cpu, Published: n.published, Due: n.due, Delivered: n.delivered,
-	})
-	m.use.samples = thin(m.use.samples)
+	s := result.Sample{AtNS: int64(time.Since(m.epoch)), Published: n.published, Due: n.due, Delivered: n.delivered, GeneratorRSS: m.own.rss()}
+	addPulses(&s, m.broker.Pulses())
+	if s.GeneratorRSS != nil && m.ownRSS != nil {
+		growth := max(0, *s.GeneratorRSS-*m.ownRSS)
+		m.use.ownGrowth = higher(m.use.ownGrowth, &growth)
+	}
+	m.use.samples = thin(append(m.use.samples, s))
+}
+
+// addPulses notes what the nodes use, which is absent where one does not tell.
+func addPulses(s *result.Sample, nodes []target.Pulse) {
+	if len(nodes) == 0 {
+		return
+	}
+	var all target.Pulse
+	for _, p := range nodes {
+		all.RSS += p.RSS
+		all.CPUSeconds += p.CPUSeconds
+		if len(nodes) > 1 {
+			s.NodeRSS = append(s.NodeRSS, p.RSS)
+		}
+	}
+	s.RSS, s.CPU = &all.RSS, &all.CPUSeconds
 }
 
 // thin drops every second sample but the last once there are too many.
@@ -139,17 +160,21 @@ func thin(samples []result.Sample) []result.Sample {
 func (m *monitor) finish(after []target.Usage, own target.Usage) {
 	m.use.nodes = usedSince(m.before, after)
 	m.use.generator = difference(&m.ownBefore, &own)
-	if !m.peaks || m.rss == nil {
+	m.use.generator.RSSGrowth = m.use.ownGrowth
+	if !m.peaks || len(m.atStart) != len(after) {
 		return
 	}
-	var peak int64
-	for _, u := range after {
-		if u.RSSPeak == nil {
+	var growth int64
+	for i := range after {
+		if after[i].RSSPeak == nil {
 			return
 		}
-		peak += *u.RSSPeak
+		grown := *after[i].RSSPeak - m.atStart[i].RSS
+		growth += grown
+		grown = max(0, grown)
+		m.use.nodes[i].RSSGrowth = &grown
 	}
-	growth := max(0, peak-*m.rss)
+	growth = max(0, growth)
 	m.use.growth = &growth
 }
 

@@ -312,6 +312,7 @@ type Cell struct {
 	DiskBytesWritten *int64 `json:"disk_bytes_written,omitempty"`
 	Threads          *int64 `json:"threads,omitempty"`
 	FDs              *int64 `json:"fds,omitempty"`
+	WriteCalls       *int64 `json:"write_calls,omitempty"` // of its nodes together, see Node
 
 	GeneratorRSSPeak *int64 `json:"generator_rss_peak_bytes,omitempty"` // of the load generator so far in the run
 	SchedLatencyP99  *int64 `json:"sched_latency_p99_ns,omitempty"`     // for which goroutines of the load generator waited for a processor
@@ -347,6 +348,9 @@ type Sample struct {
 	Published int64    `json:"published"`       // in this run of the load
 	Due       int64    `json:"due,omitempty"`   // open loop: what its schedule wanted published by then
 	Delivered int64    `json:"delivered,omitempty"`
+
+	NodeRSS      []int64 `json:"node_rss_bytes,omitempty"`      // of several nodes, in the order of the cell's
+	GeneratorRSS *int64  `json:"generator_rss_bytes,omitempty"` // of the load generator
 }
 
 // Incorrect reports whether the cell's number must be struck out: an acknowledgement out of order, or a ledger that
@@ -397,6 +401,14 @@ type Node struct {
 	FDs        *int64   `json:"fds,omitempty"`     // open descriptors, most seen
 	DiskBytes  *int64   `json:"disk_bytes_written,omitempty"`
 	WriteCalls *int64   `json:"write_calls,omitempty"` // system calls that write, to sockets as well
+
+	// As of the cell, for this process alone: messages and exchanges are those of all connections, whichever node they go to.
+	// The load generator's growth begins before its publishers connect, since they are what it has for the exchanges; memory that
+	// it still has from an earlier run is used again, and is no growth.
+	RSSSlope         *float64 `json:"rss_slope_bytes_per_s,omitempty"`
+	RSSGrowth        *int64   `json:"rss_growth_bytes,omitempty"`
+	BytesPerInFlight *float64 `json:"bytes_per_in_flight,omitempty"`
+	CPUPer1000       *float64 `json:"cpu_s_per_1000,omitempty"`
 
 	Connections int `json:"connections,omitempty"` // of the generator's publishers to this node
 }

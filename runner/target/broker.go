@@ -282,24 +282,23 @@ func (b *Broker) Usage() []Usage {
 	return all
 }
 
-// Pulse is what all nodes together use now, cheap enough to be asked for many times a second: resident bytes, and user and
-// system time since their start; nil where a node's is not known.
-func (b *Broker) Pulse() (rss *int64, cpuSeconds *float64) {
-	var bytes int64
-	var seconds float64
-	processes := b.running()
-	for _, p := range processes {
-		r, c, ok := p.pulse()
+// Pulse is what a process uses now, cheap enough to be asked for many times a second.
+type Pulse struct {
+	RSS        int64   // resident, bytes
+	CPUSeconds float64 // user and system time since its start
+}
+
+// Pulses are those of all nodes, in the order of Usage; nil where one of them is not known.
+func (b *Broker) Pulses() []Pulse {
+	var all []Pulse
+	for _, p := range b.running() {
+		now, ok := p.pulse()
 		if !ok {
-			return nil, nil
+			return nil
 		}
-		bytes += r
-		seconds += c
+		all = append(all, now)
 	}
-	if len(processes) == 0 {
-		return nil, nil
-	}
-	return &bytes, &seconds
+	return all
 }
 
 // ResetPeaks makes every node's peak of the resident memory begin anew at what it is now. It reports whether that worked:
@@ -326,6 +325,9 @@ func UsageOf(pid int) Usage {
 	usage(pid, &u)
 	return u
 }
+
+// PulseOf is that of a process, which is not known where ok is false.
+func PulseOf(pid int) (_ Pulse, ok bool) { return pulse(pid) }
 
 // Died is closed when a process ends on its own. It never is for a broker that was not started.
 func (b *Broker) Died() <-chan struct{} { return b.died }

@@ -172,12 +172,12 @@ func (p *process) usage() Usage {
 	return p.used
 }
 
-// pulse is the resident memory in bytes and the time in seconds; ok is false once the process has ended.
-func (p *process) pulse() (rss int64, cpuSeconds float64, ok bool) {
+// pulse is not known once the process has ended.
+func (p *process) pulse() (_ Pulse, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {
-		return 0, 0, false
+		return Pulse{}, false
 	}
 	return pulse(p.cmd.Process.Pid)
 }

@@ -35,16 +35,16 @@ func usage(pid int, u *Usage) {
 func whole(n int64) *int64 { return &n }
 
 // pulse is the resident memory in bytes and the time in seconds alone.
-func pulse(pid int) (rss int64, cpuSeconds float64, ok bool) {
+func pulse(pid int) (Pulse, bool) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, 0, false
+		return Pulse{}, false
 	}
 	stat, err := p.Stat()
 	if err != nil {
-		return 0, 0, false
+		return Pulse{}, false
 	}
-	return int64(stat.ResidentMemory()), stat.CPUTime(), true
+	return Pulse{RSS: int64(stat.ResidentMemory()), CPUSeconds: stat.CPUTime()}, true
 }
 
 // resetPeak makes VmHWM begin anew, see proc_pid_clear_refs(5).

@@ -5,6 +5,6 @@ package target
 // usage is not known on this system.
 func usage(int, *Usage) {}
 
-func pulse(int) (rss int64, cpuSeconds float64, ok bool) { return 0, 0, false }
+func pulse(int) (Pulse, bool) { return Pulse{}, false }
 
 func resetPeak(int) bool { return false }
