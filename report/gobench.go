@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -23,6 +24,10 @@ import (
 //	benchstat -col arm FILE        compares the arms of one run
 //	benchstat OLD NEW              compares each arm with itself, before and after
 //
+// A search for the highest rate is BenchmarkFindMaxQoS2/.../limit=p99<20ms, a line for each pass: as many iterations as it had
+// trials, the highest rate at which the limit held as holds-msg/s, and the lowest at which it broke as breaks-msg/s. The trials
+// are no samples of anything that another run has; result.json and CSV have them.
+//
 // The other keys are of the machine and the scenario: runs that differ in one are kept apart by benchstat unless it is told to
 // ignore the key. Runs of a cell that is incorrect are left out: a fast wrong number is no sample.
 //
@@ -32,7 +37,12 @@ func GoBench(w io.Writer, r *result.Result) error {
 	writer := benchfmt.NewWriter(w)
 	for _, m := range []benchfmt.UnitMetadata{
 		{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: "msg/s", Key: "better"}, OrigUnit: "msg/s", Value: "higher"},
+		{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: "holds-msg/s", Key: "better"}, OrigUnit: "holds-msg/s", Value: "higher"},
+		{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: "breaks-msg/s", Key: "better"}, OrigUnit: "breaks-msg/s", Value: "higher"},
 	} {
+		if len(r.Searches) == 0 && m.Unit != "msg/s" {
+			continue
+		}
 		if err := writer.Write(&m); err != nil {
 			return err
 		}
@@ -53,8 +63,25 @@ func GoBench(w io.Writer, r *result.Result) error {
 				}
 			}
 		}
+		for i := range r.Searches {
+			s := &r.Searches[i]
+			if s.Arm != a.Name || s.Low == nil && s.High == nil || incorrect(r, s) {
+				continue
+			}
+			if err := writer.Write(benchSearch(keys, s)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// incorrect reports whether the cell that a search belongs to, with the acknowledgements and deliveries of its trials, is.
+func incorrect(r *result.Result, s *result.Search) bool {
+	return slices.ContainsFunc(r.Cells, func(c result.Cell) bool {
+		return c.Incorrect() && !c.Control && c.Arm == s.Arm && c.Pass == s.Pass && c.RatePerS == 0 && c.QoS == s.QoS && c.Window == s.Window &&
+			c.Connections == s.Connections && c.Payload == s.Payload && c.Sizes == s.Sizes
+	})
 }
 
 // word makes text fit for a part of a benchmark's name.
@@ -93,14 +120,11 @@ func benchLine(keys []benchfmt.Config, c *result.Cell, b *result.Block) *benchfm
 	if c.Control {
 		name = "Control"
 	}
-	payload, rate := strconv.Itoa(c.Payload), strconv.FormatFloat(c.RatePerS, 'f', -1, 64)
-	if c.Sizes != "" {
-		payload = word(c.Sizes)
-	}
+	rate := strconv.FormatFloat(c.RatePerS, 'f', -1, 64)
 	if c.Ramp != "" {
 		rate = word(c.Ramp)
 	}
-	name += fmt.Sprintf("/window=%d/connections=%d/payload=%s", c.Window, c.Connections, payload)
+	name += benchPoint(c.Window, c.Connections, c.Payload, c.Sizes)
 	if c.RatePerS > 0 {
 		name += "/rate=" + rate
 	}
@@ -111,6 +135,29 @@ func benchLine(keys []benchfmt.Config, c *result.Cell, b *result.Block) *benchfm
 	}
 	if b.P99 != nil && !c.Control && c.QoS > 0 { // at QoS 0 it is that of the fences
 		res.Values = append(res.Values, benchfmt.Value{Value: float64(*b.P99), Unit: "p99-ns/ack"})
+	}
+	return res
+}
+
+// benchPoint is the part of a name that tells the point.
+func benchPoint(window, connections, payload int, sizes string) string {
+	size := strconv.Itoa(payload)
+	if sizes != "" {
+		size = word(sizes)
+	}
+	return fmt.Sprintf("/window=%d/connections=%d/payload=%s", window, connections, size)
+}
+
+func benchSearch(keys []benchfmt.Config, s *result.Search) *benchfmt.Result {
+	name := fmt.Sprintf("FindMaxQoS%d", s.QoS) + benchPoint(s.Window, s.Connections, s.Payload, s.Sizes) + "/limit=" + word(s.Limit)
+	res := &benchfmt.Result{Config: keys, Name: benchfmt.Name(name), Iters: max(1, len(s.Trials))}
+	for _, found := range []struct {
+		rate *int
+		unit string
+	}{{s.Low, "holds-msg/s"}, {s.High, "breaks-msg/s"}} {
+		if found.rate != nil {
+			res.Values = append(res.Values, benchfmt.Value{Value: float64(*found.rate), Unit: found.unit})
+		}
 	}
 	return res
 }

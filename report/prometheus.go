@@ -99,6 +99,23 @@ func (p *promText) cell(c *result.Cell) {
 	if c.CPUSeconds != nil {
 		p.set("cell_cpu_seconds", "Processor time of all nodes.", *c.CPUSeconds, labels...)
 	}
+	for _, m := range []struct {
+		name, help string
+		value      *float64
+	}{
+		{"cell_cpu_seconds_per_1000_messages", "Processor time of all nodes for 1,000 acknowledged messages.", c.CPUPer1000},
+		{"cell_bytes_per_queued_message", "Growth of the resident sets for each message of the longest queue.", c.BytesPerQueued},
+	} {
+		if m.value != nil {
+			p.set(m.name, m.help, *m.value, labels...)
+		}
+	}
+	for i := range c.Nodes {
+		p.process(&c.Nodes[i], append(labels, "process", c.Nodes[i].Name))
+	}
+	if c.Generator != nil {
+		p.process(c.Generator, append(labels, "process", "generator"))
+	}
 	if l := c.Ledger; l != nil {
 		for _, n := range []struct {
 			name  string
@@ -130,6 +147,38 @@ func (p *promText) cell(c *result.Cell) {
 			}
 		}
 	}
+}
+
+// process is what a node of the broker, or the load generator, used.
+func (p *promText) process(n *result.Node, labels []string) {
+	for _, m := range []struct {
+		name, help string
+		value      *float64
+	}{
+		{"process_cpu_seconds", "Processor time of a process.", n.CPUSeconds},
+		{"process_cpu_seconds_per_1000_messages", "Processor time of a process for 1,000 messages of all connections.", n.CPUPer1000},
+		{"process_rss_slope_bytes_per_second", "How fast the resident set grew over the longest run.", n.RSSSlope},
+		{"process_bytes_per_in_flight", "Growth of the resident set for each exchange of the window of all connections.", n.BytesPerInFlight},
+		{"process_rss_peak_bytes", "Highest resident set.", float(n.RSSPeak)},
+		{"process_rss_growth_bytes", "Growth of the resident set in a run, at most.", float(n.RSSGrowth)},
+		{"process_threads", "Threads, the most seen.", float(n.Threads)},
+		{"process_open_fds", "Open descriptors, the most seen.", float(n.FDs)},
+		{"process_disk_written_bytes", "Bytes that the process made the disk write.", float(n.DiskBytes)},
+		{"process_write_calls", "System calls that write, to sockets as well.", float(n.WriteCalls)},
+	} {
+		if m.value != nil {
+			p.set(m.name, m.help, *m.value, labels...)
+		}
+	}
+}
+
+// float is a count as a sample, which may be absent.
+func float(n *int64) *float64 {
+	if n == nil {
+		return nil
+	}
+	v := float64(*n)
+	return &v
 }
 
 func (p *promText) search(s *result.Search) {

@@ -105,6 +105,9 @@ func (t *table) details() {
 		tables = append(slices.Clone(tables), m.Resources...)
 	}
 	tables = append(slices.Clone(m.Clients), tables...)
+	if m.Payloads != nil {
+		tables = append(slices.Clone(tables), *m.Payloads)
+	}
 	if m.Gaps != nil {
 		tables = append(slices.Clone(tables), *m.Gaps)
 	}

@@ -77,15 +77,7 @@ func resources(base string) []detail {
 			return human.Ratio(float64(*s.RSSPeak) / float64(*first.RSSPeak))
 		}},
 		{"growth", false, func(s, _ *stat.Resources) string { return orBytes(s.RSSGrowth) }},
-		{"slope/s", false, func(s, _ *stat.Resources) string {
-			if s.RSSSlope == nil {
-				return human.Absent
-			}
-			if *s.RSSSlope < 0 {
-				return "-" + human.Bytes(int64(-*s.RSSSlope))
-			}
-			return human.Bytes(int64(*s.RSSSlope))
-		}},
+		{"slope/s", false, func(s, _ *stat.Resources) string { return orSlope(s.RSSSlope) }},
 		{"queued", false, func(s, _ *stat.Resources) string { return counted(s.QueuedPeak, s.QueuedPeak > 0) }},
 		{"B/queued", false, func(s, _ *stat.Resources) string { return orRate(s.BytesPerQueued) }},
 		{"B/in flight", false, func(s, _ *stat.Resources) string { return orRate(s.BytesPerInFlight) }},
@@ -96,8 +88,6 @@ func resources(base string) []detail {
 		{"descriptors", false, func(s, _ *stat.Resources) string { return orCount(s.FDs) }},
 		{"generator CPU s/1,000", false, func(s, _ *stat.Resources) string { return small(s.GeneratorPer1000) }},
 		{"generator RSS", false, func(s, _ *stat.Resources) string { return orBytes(s.GeneratorRSSPeak) }},
-		{"generator threads", false, func(s, _ *stat.Resources) string { return orCount(s.GeneratorThreads) }},
-		{"generator descriptors", false, func(s, _ *stat.Resources) string { return orCount(s.GeneratorFDs) }},
 	}
 }
 
@@ -130,7 +120,11 @@ func (m *Model) details(r *result.Result) {
 		if t := m.tableOf(r, g, resources(base)); t != nil && measured {
 			m.Resources = append(m.Resources, *t)
 		}
+		if t := m.processesOf(r, g); t != nil && measured {
+			m.Processes = append(m.Processes, *t)
+		}
 	}
+	m.payloads(r)
 	m.gaps(r)
 	m.between(r)
 }
@@ -162,15 +156,20 @@ func (m *Model) tableOf(r *result.Result, g Group, columns []detail) *Table {
 			t.Rows = append(t.Rows, line)
 		}
 	}
-	for i := len(t.Head) - 1; i >= 2; i-- {
+	if !t.keep(2) {
+		return nil
+	}
+	return t
+}
+
+// keep drops the columns behind the first that have no value at all, and reports whether any is left.
+func (t *Table) keep(first int) bool {
+	for i := len(t.Head) - 1; i >= first; i-- {
 		if !slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != human.Absent }) {
 			t.drop(i)
 		}
 	}
-	if len(t.Head) == 2 {
-		return nil
-	}
-	return t
+	return len(t.Head) > first
 }
 
 // gaps is how much of its throughput at QoS 1 each arm keeps at QoS 2.
@@ -185,16 +184,7 @@ func (m *Model) gaps(r *result.Result) {
 		if !ok {
 			i = len(t.Rows)
 			rows[g.Point] = i
-			row := []string{human.Count(int64(g.Point.Window)), human.Count(int64(g.Point.Connections)), human.Count(int64(g.Point.Payload)), "max"}
-			if g.Point.Rate > 0 {
-				row[3] = human.Count(int64(g.Point.Rate)) + "/s"
-			}
-			if g.Point.Ramp != "" {
-				row[3] = human.Clean(g.Point.Ramp) + "/s"
-			}
-			if g.Point.Sizes != "" {
-				row[2] = human.Clean(g.Point.Sizes)
-			}
+			row := []string{human.Count(int64(g.Point.Window)), human.Count(int64(g.Point.Connections)), sizeOf(&g.Point), rateOf(&g.Point)}
 			for range m.Arms {
 				row = append(row, human.Absent)
 			}
@@ -218,6 +208,25 @@ func (m *Model) gaps(r *result.Result) {
 	m.Gaps = &t
 }
 
+// sizeOf is the payload of a point as a value of a column.
+func sizeOf(p *stat.Point) string {
+	if p.Sizes != "" {
+		return human.Clean(p.Sizes)
+	}
+	return human.Count(int64(p.Payload))
+}
+
+// rateOf is its rate.
+func rateOf(p *stat.Point) string {
+	switch {
+	case p.Ramp != "":
+		return human.Clean(p.Ramp) + "/s"
+	case p.Rate > 0:
+		return human.Count(int64(p.Rate)) + "/s"
+	}
+	return "max"
+}
+
 // drop takes out a column.
 func (t *Table) drop(i int) {
 	t.Head, t.Text = slices.Delete(t.Head, i, i+1), slices.Delete(t.Text, i, i+1)
@@ -231,6 +240,21 @@ func orRate(v *float64) string {
 		return human.Absent
 	}
 	return human.Rate(*v)
+}
+
+// orSlope is how fast a memory grows or, with a minus, shrinks.
+func orSlope(v *float64) string {
+	if v != nil && *v <= -1 { // nothing is lost below a byte
+		return "-" + human.Bytes(int64(-*v))
+	}
+	return orBytesPerS(v)
+}
+
+func orBytesPerS(v *float64) string {
+	if v == nil {
+		return human.Absent
+	}
+	return human.Bytes(int64(*v))
 }
 
 func orLatency(v *float64) string {

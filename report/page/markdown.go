@@ -201,6 +201,10 @@ func (m *Model) detailTables(b *strings.Builder) {
 		b.WriteString("## Delivery\n\n")
 		detailTable(b, m.Delivery)
 	}
+	if m.Payloads != nil {
+		b.WriteString("## Payloads\n\n")
+		detailTable(b, []Table{*m.Payloads})
+	}
 	if m.Gaps != nil {
 		b.WriteString("## QoS 2 beside QoS 1\n\n")
 		detailTable(b, []Table{*m.Gaps})
@@ -208,6 +212,11 @@ func (m *Model) detailTables(b *strings.Builder) {
 	if len(m.Resources) > 0 {
 		b.WriteString("<details><summary>Resources</summary>\n\n")
 		detailTable(b, m.Resources)
+		b.WriteString("</details>\n\n")
+	}
+	if len(m.Processes) > 0 {
+		b.WriteString("<details><summary>Resources of each node and of the load generator</summary>\n\n")
+		detailTable(b, m.Processes)
 		b.WriteString("</details>\n\n")
 	}
 }

@@ -35,6 +35,8 @@ type Model struct {
 	Clients     []Table  // what the clients cost, one for each group, where one of them is not the wire client
 	Delivery    []Table  // what subscribers and an open loop saw, one for each group that has either
 	Resources   []Table  // what the load took, one for each group
+	Processes   []Table  // the same for each node and for the load generator
+	Payloads    *Table   // payload bytes per second, where payloads are of several sizes; nil where all are of one
 	Between     *Table   // of runs side by side, what can be said of one over the first; nil for a single run
 	BetweenText []string // the same in sentences
 	Gaps        *Table   // how much of its throughput at QoS 1 each arm keeps at QoS 2; nil unless both were measured

@@ -23,17 +23,13 @@ func searches(r *result.Result) *Table {
 		Text:    []bool{false, true, false, false, false, false, false, false, true},
 	}
 	for _, f := range all {
-		payload := human.Count(int64(f.Point.Payload))
-		if f.Point.Sizes != "" {
-			payload = human.Clean(f.Point.Sizes)
-		}
 		there := human.Absent
 		if f.ValueNS != nil {
 			there = human.Latency(float64(*f.ValueNS))
 		}
 		t.Rows = append(t.Rows, []string{
 			human.Count(int64(f.Point.Window)), human.Clean(f.Arm), perSecondOf(f.Low), perSecondOf(f.High), there,
-			strconv.Itoa(f.Trials), strconv.Itoa(f.Point.QoS), human.Count(int64(f.Point.Connections)), payload,
+			strconv.Itoa(f.Trials), strconv.Itoa(f.Point.QoS), human.Count(int64(f.Point.Connections)), sizeOf(&f.Point),
 		})
 	}
 	for i := len(t.Head) - 1; i >= 6; i-- { // what does not vary is in the other tables' headings

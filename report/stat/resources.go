@@ -9,6 +9,7 @@ import (
 type Resources struct {
 	Client             string   // that carried the load; "" for the wire client
 	Throughput         *float64 // messages per second
+	PayloadPerS        *float64 // bytes of payload per second
 	DeliveredPerS      *float64 // messages per second, all subscribers together
 	EndToEnd50         *float64 // nanoseconds
 	EndToEnd99         *float64
@@ -28,18 +29,11 @@ type Resources struct {
 	Threads, FDs       *int64
 	GeneratorRSSPeak   *int64
 	WritesPerMessage   *float64 // system calls that write, of all nodes, to sockets as well
-	GeneratorThreads   *int64
-	GeneratorFDs       *int64 // open descriptors
 }
 
 // ResourcesOf returns those of arm at point, or nil when it has no cells there.
 func ResourcesOf(r *result.Result, arm string, point Point) *Resources {
-	var cells []*result.Cell
-	for i := range r.Cells {
-		if c := &r.Cells[i]; c.Arm == arm && !c.Control && PointOf(c) == point {
-			cells = append(cells, c)
-		}
-	}
+	cells := cellsOf(r, arm, point)
 	if len(cells) == 0 {
 		return nil
 	}
@@ -67,6 +61,7 @@ func ResourcesOf(r *result.Result, arm string, point Point) *Resources {
 	out.EndToEnd50, out.EndToEnd99 = percentile(endToEnd, p50), percentile(endToEnd, p99)
 	out.Response50, out.Response99 = percentile(response, p50), percentile(response, p99)
 	out.Throughput = value(func(c *result.Cell) *float64 { return &c.ThroughputPerS })
+	out.PayloadPerS = value(func(c *result.Cell) *float64 { return c.PayloadBytesPerS })
 	out.DeliveredPerS = value(func(c *result.Cell) *float64 { return c.DeliveredPerS })
 	out.BytesPerQueued = value(func(c *result.Cell) *float64 { return c.BytesPerQueued })
 	out.BytesPerInFlight = value(func(c *result.Cell) *float64 { return c.BytesPerInFlight })
@@ -91,18 +86,20 @@ func ResourcesOf(r *result.Result, arm string, point Point) *Resources {
 		v := float64(written) / float64(messages)
 		out.DiskPerMessage = &v
 	}
-	for _, c := range cells {
-		if g := c.Generator; g != nil {
-			out.GeneratorThreads, out.GeneratorFDs = highest(out.GeneratorThreads, g.Threads), highest(out.GeneratorFDs, g.FDs)
-		}
-	}
-	if v := per1000(cells, writes); v != nil {
-		per := *v / 1000
-		out.WritesPerMessage = &per
-	}
+	out.WritesPerMessage = thousandth(per1000(cells, writes))
 	out.CPUPer1000 = per1000(cells, func(c *result.Cell) *float64 { return c.CPUSeconds })
 	out.GeneratorPer1000 = per1000(cells, func(c *result.Cell) *float64 { return c.GeneratorCPU })
 	return out
+}
+
+// cellsOf are the measured cells of arm at point, one for each pass.
+func cellsOf(r *result.Result, arm string, point Point) (cells []*result.Cell) {
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Arm == arm && !c.Control && PointOf(c) == point {
+			cells = append(cells, c)
+		}
+	}
+	return cells
 }
 
 // writes is how often the nodes of a cell wrote; nil where one does not tell.
