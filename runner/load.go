@@ -89,12 +89,18 @@ func (r *run) publishAndHear(ctx context.Context, broker *target.Broker, step *S
 	if heard != nil {
 		heard.begin(times.warmup)
 	}
+	back := func() {}
+	if !step.Control {
+		back = broker.Slow()
+	}
+	defer back()
 	started = time.Now()
 	stats, err = population.Run(ctx)
 	ended := time.Now()
 	if err == nil && heard != nil {
 		err = heard.await(ctx, stats)
 	}
+	back()
 	used = watch.stop()
 	return stats, used, started, closeAfterRun(&plan, population, stats, ended, err)
 }

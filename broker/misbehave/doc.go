@@ -6,7 +6,8 @@
 // deliveries whose payload begins with "~" or "=". The checks use them for their fences, controls and detection, so that a
 // fault is found by the rule that is about it, and not by everything.
 //
-// Only "slow:N%" is no fault of conformance: it is for the comparisons, which must find it.
+// Only "slow:N%" is no fault of conformance: it slows the connections of one broker, whoever drives it, by about that share. A
+// comparison that starts its brokers itself has a target parameter for it, which stops their processes and is exact.
 //
 // Faults of several names can be combined. State of a session (which identifiers it uses) is kept per Client Identifier,
 // over its connections, as long as the process lives.

@@ -115,6 +115,10 @@ func loadDescription(kind string, data []byte) (*description, error) {
 	if err := d.validate(kind); err != nil {
 		return nil, fmt.Errorf("targets/%s.yaml: %w", kind, err)
 	}
+	if d.Parameters == nil {
+		d.Parameters = map[string]*parameter{}
+	}
+	d.Parameters[slowParameter] = slowness
 	return d, nil
 }
 
@@ -135,6 +139,9 @@ func (d *description) validate(kind string) error {
 		if v != "3.1.1" && v != "5.0" {
 			bad("mqtt: unknown version %q; known: 3.1.1, 5.0", v)
 		}
+	}
+	if _, taken := d.Parameters[slowParameter]; taken {
+		bad("parameters: every kind has %s already", slowParameter)
 	}
 	for _, name := range d.parameterNames() {
 		if err := d.Parameters[name].validate(); err != nil {

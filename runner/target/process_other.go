@@ -12,3 +12,10 @@ func killGroup(cmd *exec.Cmd) error { return cmd.Process.Kill() }
 
 // endGroup kills the command: there is no way to ask.
 func endGroup(cmd *exec.Cmd) error { return cmd.Process.Kill() }
+
+// canPause: there is no way to stop a process and let it go on.
+const canPause = false
+
+func pauseGroup(*exec.Cmd) error { return nil }
+
+func resumeGroup(*exec.Cmd) error { return nil }

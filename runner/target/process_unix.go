@@ -24,3 +24,15 @@ func killGroup(cmd *exec.Cmd) error {
 func endGroup(cmd *exec.Cmd) error {
 	return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 }
+
+// canPause says whether pauseGroup and resumeGroup do anything.
+const canPause = true
+
+// pauseGroup stops the process group that the command leads: none of its threads runs until resumeGroup.
+func pauseGroup(cmd *exec.Cmd) error {
+	return syscall.Kill(-cmd.Process.Pid, syscall.SIGSTOP)
+}
+
+func resumeGroup(cmd *exec.Cmd) error {
+	return syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
+}

@@ -121,6 +121,9 @@ func (c catalog) parse(s string) (*Spec, error) {
 		}
 	}
 	// What the string alone makes impossible is better said now than after a build.
+	if err := spec.checkSlow(); err != nil {
+		return nil, err
+	}
 	if _, _, err := spec.Topology(0, 0); err != nil {
 		return nil, err
 	}
@@ -238,8 +241,6 @@ func (s *Spec) parameters(query string) error {
 		switch {
 		case part == "":
 			return fmt.Errorf("an empty parameter: want name=value, separated by &")
-		case !known && len(s.about.Parameters) == 0:
-			return fmt.Errorf("unknown parameter %q: %s takes none", name, s.Kind)
 		case !known:
 			return fmt.Errorf("unknown parameter %q%s", name, suggest(name, s.about.parameterNames()))
 		case !ok || value == "":
