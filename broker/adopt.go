@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -115,13 +116,66 @@ func (s *Server) attend(id string, o *orphan) {
 	defer cancel()
 	again, err := s.attendTo(ctx, id)
 	switch {
-	case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, store.ErrClosed):
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
+		s.attended(id)
 	case err != nil:
-		s.log.Warn("session of a node that is gone", "client", short(id), "error", err)
+		level := slog.LevelDebug // one line tells of all that fail at the same time, and of their next attempts
+		if s.overdue.add(id) {
+			level = slog.LevelWarn
+		}
+		s.log.Log(ctx, level, "session of a node that is gone: tried again until it works", "client", short(id), "error", err)
 		s.attendLater(id, time.Now().Add(willRetry))
-	case !again.IsZero():
-		s.attendLater(id, again)
+	default:
+		s.attended(id)
+		if !again.IsZero() {
+			s.attendLater(id, again)
+		}
 	}
+}
+
+// attended notes that nothing is overdue for a session any more.
+func (s *Server) attended(id string) {
+	if n := s.overdue.remove(id); n > 0 {
+		s.log.Info("sessions of nodes that are gone are looked after again", "sessions", n)
+	}
+}
+
+// overdue are the sessions for which the store did not do what was due. It is asked again for each, every willRetry: a store
+// that is busy, or away, must not fill the log.
+type overdue struct {
+	mu    sync.Mutex
+	ids   map[string]struct{}
+	total int // since there were none
+}
+
+// add reports whether there was none before.
+func (o *overdue) add(id string) (first bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, known := o.ids[id]; known {
+		return false
+	}
+	if o.ids == nil {
+		o.ids = make(map[string]struct{})
+	}
+	o.ids[id] = struct{}{}
+	o.total++
+	return len(o.ids) == 1
+}
+
+// remove returns how many there have been when this was the last of them, else 0.
+func (o *overdue) remove(id string) (over int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, known := o.ids[id]; !known {
+		return 0
+	}
+	if delete(o.ids, id); len(o.ids) > 0 {
+		return 0
+	}
+	over, o.total = o.total, 0
+	return over
 }
 
 // attendTo returns when something is to be done next; zero: never.
@@ -181,6 +235,7 @@ func (s *Server) drop(id string) {
 		o.mu.Lock()
 		o.gone = true
 		o.mu.Unlock()
+		s.attended(id) // by whoever takes it
 	}
 }
 

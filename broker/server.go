@@ -41,6 +41,7 @@ type Server struct {
 	conns    map[*conn]struct{}
 	clients  map[string]*client // by Client Identifier: sessions that this node serves
 	locks    map[string]*idLock
+	overdue  overdue            // of the orphans
 	orphans  map[string]*orphan // by Client Identifier: sessions that this node looks after and nobody is connected to
 
 	presence *presence // nil if nothing outlives the process
