@@ -20,15 +20,28 @@ const turnAgain = 100 * time.Millisecond
 type turning struct {
 	ctx     context.Context // ends with the feed
 	end     context.CancelFunc
-	workers sync.WaitGroup // at most one at a time; added under feed.mu while ctx lives
+	workers sync.WaitGroup // at most one at a time
+
+	gate sync.Mutex // held while a worker is added, and while ctx ends: none is added behind the one who waits for them
 
 	mu sync.Mutex // held while the feed's DeliverSubject changes
 }
 
 // stop ends what is under way. Nothing begins any more.
 func (t *turning) stop() {
+	t.gate.Lock()
 	t.end()
+	t.gate.Unlock()
 	t.workers.Wait()
+}
+
+// work lets do run, unless stop was called.
+func (t *turning) work(do func()) {
+	t.gate.Lock()
+	defer t.gate.Unlock()
+	if t.ctx.Err() == nil {
+		t.workers.Go(do)
+	}
 }
 
 // errTurned says that the consumer sends to another feed by now: of another node.
@@ -213,9 +226,7 @@ func (f *feed) move(ctx context.Context) error {
 // is held.
 func (f *feed) turnLocked() {
 	f.newRound()
-	if f.turning.ctx.Err() == nil {
-		f.turning.workers.Go(f.again)
-	}
+	f.turning.work(f.again)
 }
 
 // again turns the consumer to another subject, once it can. The consumer must still be this feed's: a node that was cut

@@ -2,7 +2,10 @@ package staged
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -269,5 +272,37 @@ func TestLostLeaders(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("shared: not each once")
+	}
+}
+
+// A feed that is closed while deliveries show that one was lost: what they begin is over when Close returns.
+func TestTurningEndsWithItsFeed(t *testing.T) {
+	t.Parallel()
+	for i := range 40 {
+		f := (&Store{}).newFeed(1, nil)
+		var running atomic.Int32
+		var begin sync.WaitGroup
+		for range 4 {
+			begin.Go(func() {
+				for f.turning.ctx.Err() == nil {
+					f.turning.work(func() {
+						running.Add(1)
+						runtime.Gosched()
+						running.Add(-1)
+					})
+				}
+			})
+		}
+		for range i % 20 {
+			runtime.Gosched()
+		}
+		f.turning.stop()
+		if n := running.Load(); n != 0 {
+			t.Fatalf("%d are under way after the end", n)
+		}
+		begin.Wait()
+		if n := running.Load(); n != 0 {
+			t.Fatalf("%d have begun after the end", n)
+		}
 	}
 }
