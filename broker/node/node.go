@@ -276,6 +276,7 @@ func (n *Node) Stop() {
 	<-n.revived
 	n.srv.Shutdown()
 	n.srv.WaitForShutdown()
+	unlockFile(n.lock)
 	_ = n.lock.Close()
 }
 
