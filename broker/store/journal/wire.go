@@ -55,6 +55,12 @@ const (
 	codeNoCluster = 10074 // replicas > 1 on a server of its own
 )
 
+// tryFirst is how long the first attempt to find or create a stream may take, tryLongest what that grows to.
+const (
+	tryFirst   = 3 * time.Second
+	tryLongest = 20 * time.Second
+)
+
 // errNoJournal says that the stream is not there.
 var errNoJournal = errors.New("the journal's stream does not exist")
 
@@ -97,10 +103,13 @@ func (w *wire) config(name string) jetstream.StreamConfig {
 // ensure finds a stream or creates it, and sees to its leader. It retries until ctx ends, because a young cluster refuses
 // for a while.
 func (w *wire) ensure(ctx context.Context, name string, first uint64) error {
-	for {
-		err := w.tryStream(ctx, name, first)
+	for limit := tryFirst; ; {
+		err := w.tryStream(ctx, name, first, limit)
 		if err == nil {
 			return nil
+		}
+		if errors.Is(err, context.DeadlineExceeded) { // a server that is busy may need more time for each attempt
+			limit = min(limit+limit/2, tryLongest)
 		}
 		var api *jetstream.APIError
 		switch {
@@ -122,8 +131,8 @@ type differs string
 
 func (d differs) Error() string { return string(d) }
 
-func (w *wire) tryStream(ctx context.Context, name string, first uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+func (w *wire) tryStream(ctx context.Context, name string, first uint64, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	st, err := w.js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

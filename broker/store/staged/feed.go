@@ -23,8 +23,10 @@ const (
 	ackWait = 30 * time.Second
 	// orphanAfter removes the consumer of a session that was not durable and whose node died.
 	orphanAfter = time.Minute
-	// askAgain is how long one request about a consumer may take.
-	askAgain = 2 * time.Second
+	// askAgain is how long one request about a consumer may take before it is made again, because it can get lost with the
+	// leader that it went to. askLongest bounds what that grows to, see longer.
+	askAgain   = 2 * time.Second
+	askLongest = 20 * time.Second
 	// droppableQueue and droppableBytes bound the messages of one subscription that are delivered at QoS 0 and that the
 	// session has not taken; further ones are dropped.
 	droppableQueue = 4096
@@ -142,10 +144,11 @@ func (s *Store) drop(ctx context.Context, name string) error {
 // persist asks again when there is no answer, or that of a cluster without a leader. A cluster does not answer a question
 // about a consumer that is just coming or going: no member takes it for its own.
 func persist(ctx context.Context, ask func(context.Context) error) error {
-	for {
-		attempt, cancel := context.WithTimeout(ctx, askAgain)
+	for limit := askAgain; ; {
+		attempt, cancel := context.WithTimeout(ctx, limit)
 		err := ask(attempt)
 		cancel()
+		limit = longer(limit, err)
 		var api *jetstream.APIError
 		unavailable := errors.As(err, &api) && api.ErrorCode == codeUnavailable
 		if !unavailable && !errors.Is(err, context.DeadlineExceeded) {
@@ -157,6 +160,15 @@ func persist(ctx context.Context, ask func(context.Context) error) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// longer returns how long the next attempt may take: half as long again after one that was not answered. A server that is
+// busy may need more time for each of them than the first had, and would never be waited for.
+func longer(limit time.Duration, err error) time.Duration {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return min(limit+limit/2, askLongest)
+	}
+	return limit
 }
 
 // listen takes what comes on a subject. What may not be dropped is bounded by ackPending.

@@ -190,11 +190,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 func (s *Store) createStream(ctx context.Context, c jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
-	for {
-		info, err := s.tryStream(ctx, c)
+	for limit := 3 * time.Second; ; { // two requests
+		info, err := s.tryStream(ctx, c, limit)
 		if err == nil {
 			return info, nil
 		}
+		limit = longer(limit, err)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return nil, s.differs(ctx, c, err)
 		}
@@ -236,8 +237,8 @@ func (s *Store) differs(ctx context.Context, c jetstream.StreamConfig, err error
 	return fmt.Errorf("it exists with another configuration: use %s: %w", place, err)
 }
 
-func (s *Store) tryStream(ctx context.Context, c jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+func (s *Store) tryStream(ctx context.Context, c jetstream.StreamConfig, limit time.Duration) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	stream, err := s.js.CreateStream(ctx, c)
 	if err != nil {
