@@ -264,6 +264,7 @@ func subscriberQoS() key {
 
 // choice is one of some words; the first is the default.
 func choice(name, help string, field func(*Scenario) *string, words ...string) key {
+	last := len(words) - 1
 	problem := func(value string) string {
 		if value == "" || slices.Contains(words, value) {
 			return ""
@@ -271,7 +272,7 @@ func choice(name, help string, field func(*Scenario) *string, words ...string) k
 		return fmt.Sprintf("%s %q is none of %s%s", name, value, strings.Join(words, ", "), DidYouMean(value, words))
 	}
 	return key{
-		Key: Key{Name: name, Word: true, Help: help + ": " + strings.Join(words, " or ")},
+		Key: Key{Name: name, Word: true, Help: help + ": " + strings.Join(words[:last], ", ") + " or " + words[last]},
 		set: func(s *Scenario, i int, value string) error {
 			if i > 0 {
 				return fmt.Errorf("%s takes one value, not a list", name)

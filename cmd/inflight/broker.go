@@ -45,25 +45,32 @@ func newBrokerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Serve the reference broker",
-		Long: `Broker serves the reference broker: MQTT 3.1.1 and 5.0 with a pipelined QoS 1 and QoS 2 path, on an embedded
-JetStream node, alone or as a member of a cluster, or on NATS servers that are already running (--nats). It logs
-to stderr. On SIGINT or SIGTERM it stops accepting, answers what it has read, and exits; a second signal ends it at once.
+		Long: `Broker serves the reference broker: MQTT 3.1.1 and 5.0 with a pipelined QoS 1
+and QoS 2 path, on an embedded JetStream node, alone or as a member of a
+cluster, or on NATS servers that are already running (--nats). It logs to
+stderr. On SIGINT or SIGTERM it stops accepting, answers what it has read, and
+exits; a second signal ends it at once.
 
-With --nats there is no embedded node, and brokers on the same servers are one broker; each needs a --node name of its own.
-The user needs JetStream, leave to publish to inf.>, $JS.API.> and $JS.ACK.>, and leave to subscribe to inf.>.
+With --nats there is no embedded node, and brokers on the same servers are one
+broker; each needs a --node name of its own. The user needs JetStream, leave to
+publish to inf.>, $JS.API.> and $JS.ACK.>, and leave to subscribe to inf.>.
 
-Clients that prove no name are let in while every listener is on a loopback interface and there is no password file, or
-with --allow-anonymous. SIGHUP makes it read the certificates, the passwords and the ACL again.
+Clients that prove no name are let in while every listener is on a loopback
+interface and there is no password file, or with --allow-anonymous. SIGHUP makes
+it read the certificates, the passwords and the ACL again.
 
-An ACL file has one rule a line; the first that decides wins, and what none decides is denied:
+An ACL file has one rule a line; the first that decides wins, and what none
+decides is denied:
   user sensor-*  allow  publish    data/%u/#
   user boss      allow  both       "data/#"
   client wall-*  allow  subscribe  data/+/summary
   anonymous      allow  subscribe  public/#
   everyone       deny   both       secret/#
-%u is the user's name, %c the Client Identifier. Lines that start with # are comments.
+%u is the user's name, %c the Client Identifier. Lines that start with # are
+comments.
 
-Every flag can be set in a file (--config), under its name. --print-config shows what is in effect, as such a file.`,
+Every flag can be set in a file (--config), under its name. --print-config shows
+what is in effect, as such a file.`,
 		Example: `  inflight broker --store-dir ./data
   inflight broker --store memory --listen 127.0.0.1:1884
   inflight broker --nats nats://127.0.0.1:4222 --nats-creds broker.creds --replicas 3
@@ -102,7 +109,7 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 	f := cmd.Flags()
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:1883", "`HOST:PORT` of a plain MQTT listener; with --listener there is none by default")
 	addAccessFlags(f, &cfg.Access)
-	f.StringVar(&cfg.Store, "store", broker.StoreStaged, "where messages are kept: staged, journal or memory")
+	f.StringVar(&cfg.Store, "store", broker.StoreStaged, "`STORE` that keeps the messages: staged, journal or memory")
 	f.StringVar(&cfg.StoreDir, "store-dir", "", "`DIR` of the embedded node's files; needed unless --store is memory or --nats is given")
 	f.BoolVar(&cfg.Sync, "sync", false, "sync to disk before a message is acknowledged")
 	f.Var(&pipeline, "pipeline", "on, or off: wait for the store inside the read loop (stop-and-wait)")
@@ -111,7 +118,7 @@ Every flag can be set in a file (--config), under its name. --print-config shows
 	f.StringVar(&cfg.ClusterListen, "cluster-listen", "", "`HOST:PORT` for the other members")
 	f.StringVar(&cfg.Advertise, "cluster-advertise", "", "`HOST:PORT` where the other members reach --cluster-listen, if that is another one, as behind a NAT")
 	f.StringSliceVar(&cfg.Routes, "routes", nil, "`URLS` nats://HOST:PORT of every member, this one included")
-	f.IntVar(&cfg.Replicas, "replicas", 1, "copies of each stream")
+	f.IntVar(&cfg.Replicas, "replicas", 1, "`N` copies of each stream")
 	f.BoolVar(&cfg.Lead, "lead", false, "ask for the leadership of the streams; with --nats, for the server that it is connected to")
 	addNATSFlags(f, &cfg.NATS)
 	options.register(f, &cfg)
@@ -125,7 +132,7 @@ const natsFlag = "nats"
 
 // addNATSFlags puts the flags on NATS servers that are already running.
 func addNATSFlags(f *pflag.FlagSet, s *node.Servers) {
-	f.StringSliceVar(&s.URLs, natsFlag, nil, "`URLS` nats:// or tls://[USER:PASSWORD@|TOKEN@]HOST:PORT of NATS servers to use in place of an embedded node")
+	f.StringSliceVar(&s.URLs, natsFlag, nil, "`URLS` of NATS servers to use in place of an embedded node: nats:// or tls://[USER:PASSWORD@|TOKEN@]HOST:PORT")
 	f.StringVar(&s.Creds, "nats-creds", "", "credentials `FILE` for them: a user's JWT and seed")
 	f.StringVar(&s.NKey, "nats-nkey", "", "`FILE` of a user's nkey seed for them")
 	f.StringVar(&s.CA, "nats-ca", "", "`FILE` of the CA of their certificates, PEM; none: the system's")
@@ -139,10 +146,10 @@ func addAccessFlags(f *pflag.FlagSet, a *broker.Access) {
 	f.StringVar(&a.Cert, "cert", "", "certificate `FILE` of the TLS listeners, PEM")
 	f.StringVar(&a.Key, "key", "", "`FILE` of its key, PEM")
 	f.StringVar(&a.ClientCA, "client-ca", "", "`FILE` of the CA of clients' certificates; the Common Name is the user's name")
-	f.StringVar(&a.ClientCert, "client-cert", "require", "with --client-ca: require a certificate, or optional")
+	f.StringVar(&a.ClientCert, "client-cert", "require", "`WORD`, with --client-ca: require a certificate, or optional")
 	f.StringSliceVar(&a.Origins, "ws-origin", nil, "`HOST` whose web pages may connect by WebSocket; may be repeated")
 	f.StringVar(&a.PasswordFile, "password-file", "", "`FILE` of users (see: inflight broker passwd --help)")
 	f.StringVar(&a.ACLFile, "acl-file", "", "`FILE` of who may publish and subscribe what; without it everyone may")
 	f.BoolVar(&a.AllowAnonymous, "allow-anonymous", false, "let clients in that prove no name, also from other machines")
-	f.IntVar(&a.MaxConnections, "max-connections", 50_000, "connections over all listeners; more are closed at once")
+	f.IntVar(&a.MaxConnections, "max-connections", 50_000, "`N` connections over all listeners; more are closed at once")
 }

@@ -48,29 +48,29 @@ func (o *brokerOptions) register(f *pflag.FlagSet, cfg *broker.Config) {
 
 	f.StringVar(&cfg.OpsListen, "ops-listen", "", "`HOST:PORT` of the operations listener (metrics, health); without a host on loopback; none: off")
 	f.BoolVar(&cfg.Pprof, "pprof", false, "serve Go's profiles on the operations listener")
-	f.DurationVar(&cfg.SysInterval, "sys-interval", defaultSysInterval, "time between two rounds of $SYS messages; 0: none")
-	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", d.DrainTimeout, "bound on answering what was read, once asked to stop")
+	f.DurationVar(&cfg.SysInterval, "sys-interval", defaultSysInterval, "`TIME` between two rounds of $SYS messages; 0: none")
+	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", d.DrainTimeout, "`TIME` for answering what was read, once asked to stop")
 
 	size := func(p *int, name string, value int, text string) {
 		*p = value
 		f.Var((*sizeValue)(p), name, text)
 	}
 	size(&cfg.MaxPacket, "max-packet", d.MaxPacket, "`SIZE` of the largest control packet that is read, as 64KiB or 4MiB")
-	f.DurationVar(&cfg.MaxKeepAlive, "max-keep-alive", 0, "`DURATION` of Keep Alive that clients of MQTT 5.0 get at most; 0: what they ask for")
-	f.DurationVar(&cfg.MaxSessionExpiry, "max-session-expiry", 0, "`DURATION` for which a session is kept at most once its client is gone; 0: as the client asks")
-	f.IntVar(&cfg.MaxSubscriptions, "max-subscriptions", d.MaxSubscriptions, "subscriptions of one session")
+	f.DurationVar(&cfg.MaxKeepAlive, "max-keep-alive", 0, "`TIME` of Keep Alive that clients of MQTT 5.0 get at most; 0: what they ask for")
+	f.DurationVar(&cfg.MaxSessionExpiry, "max-session-expiry", 0, "`TIME` for which a session is kept at most once its client is gone; 0: as the client asks")
+	f.IntVar(&cfg.MaxSubscriptions, "max-subscriptions", d.MaxSubscriptions, "`N` subscriptions of one session at most")
 	size(&cfg.QueueBytes, "queue-bytes", d.QueueBytes, "`SIZE` of the messages that wait for one session in the memory store, or the journal; further ones are dropped")
 	size(&cfg.JournalBytes, "journal-bytes", d.JournalBytes, "`SIZE` of the journal; with more, new messages wait; 0: half of what JetStream may store, 8 GiB at most")
 	size(&cfg.JournalCache, "journal-cache", d.JournalCache, "`SIZE` of the journal's messages in memory that subscribers here are about to get; others are read when they are due")
 	size(&cfg.JournalAhead, "journal-ahead", d.JournalAhead, "`SIZE` of these messages for one subscription")
 	size(&cfg.JournalSnapshot, "journal-snapshot", d.JournalSnapshot, "`SIZE` of journal between two snapshots; what nobody needs before is trimmed then")
-	f.IntVar(&cfg.Window, "inbound-window", d.Window, "acknowledged packets of one client under way before it is not read any more")
-	f.IntVar(&cfg.Outbound, "outbound-window", d.Outbound, "messages above QoS 0 outstanding to one subscriber")
-	f.IntVar(&cfg.Copies, "copies", d.Copies, "messages between PUBLISH and PUBREL of one connection kept in memory beside the store")
+	f.IntVar(&cfg.Window, "inbound-window", d.Window, "`N` acknowledged packets of one client under way before it is not read any more")
+	f.IntVar(&cfg.Outbound, "outbound-window", d.Outbound, "`N` messages above QoS 0 outstanding to one subscriber")
+	f.IntVar(&cfg.Copies, "copies", d.Copies, "`N` messages between PUBLISH and PUBREL of one connection kept in memory beside the store")
 	size(&cfg.CopyBytes, "copy-bytes", d.CopyBytes, "`SIZE` of these messages")
-	f.DurationVar(&cfg.ConnectTimeout, "connect-timeout", d.ConnectTimeout, "from the connection to its CONNECT")
-	f.DurationVar(&cfg.StoreTimeout, "store-timeout", d.StoreTimeout, "of one store operation")
-	f.DurationVar(&cfg.WriteTimeout, "write-timeout", d.WriteTimeout, "of one write to a client that does not read")
+	f.DurationVar(&cfg.ConnectTimeout, "connect-timeout", d.ConnectTimeout, "`TIME` from the connection to its CONNECT")
+	f.DurationVar(&cfg.StoreTimeout, "store-timeout", d.StoreTimeout, "`TIME` of one store operation")
+	f.DurationVar(&cfg.WriteTimeout, "write-timeout", d.WriteTimeout, "`TIME` of one write to a client that does not read")
 }
 
 // resolve takes the configuration file in, sets up the log, and prints the configuration if that is asked for; done says

@@ -38,17 +38,22 @@ func newCalibrateCommand() *cobra.Command {
 	f := calibrateFlags{effect: "5%", target: "reference", format: "table", pin: scenarios.PinOff}
 	cmd := &cobra.Command{
 		Use:   "calibrate",
-		Short: "Find out what the load generator can do on this machine, and how noisy it is",
-		Long: `Calibrate measures, once for a machine: what the load generator reaches against a broker that only acknowledges, at
-each QoS, window and number of connections; how far a broker and itself are apart, in the comparison that "inflight
-compare" makes; the clock, the loopback, and how long the generator waits for a processor. It is stored in the user's
-cache directory, and every later run on this machine quotes it: a rate near the generator's own is called
+		Short: "Measure the load generator, and how noisy this machine is",
+		Long: `Calibrate measures, once for a machine: what the load generator reaches against
+a broker that only acknowledges, at each QoS, window and number of connections;
+how far a broker and itself are apart, in the comparison that "inflight compare"
+makes; the clock, the loopback, and how long the generator waits for a
+processor. It is stored in the user's cache directory, and every later run on
+this machine quotes it: a rate near the generator's own is called
 generator-limited.
 
-With --spread it only shows how far so many starts of the target lie apart at window 1, where rates are mostly a matter of
-where the scheduler puts the processes: as it likes, and with CPUs of their own (--pin, auto unless set). Nothing is stored.
+With --spread it only shows how far so many starts of the target lie apart at
+window 1, where rates are mostly a matter of where the scheduler puts the
+processes: as it likes, and with CPUs of their own (--pin, auto unless set).
+Nothing is stored.
 
-It ends with exit code 5 when the machine is too noisy to tell the effect that was asked for.`,
+It ends with exit code 5 when the machine is too noisy to tell the effect that
+was asked for.`,
 		Example: `  inflight calibrate
   inflight calibrate --quick --effect 10%
   inflight calibrate --target nats-server@v2.15.3
@@ -64,7 +69,7 @@ It ends with exit code 5 when the machine is too noisy to tell the effect that w
 	flags.BoolVar(&f.quick, "quick", false, "fewer and shorter blocks: the noise is that of quick runs")
 	flags.StringVar(&f.pin, "pin", f.pin, "`CPUS` for generator and brokers, as of inflight compare: the calibration is that of runs with the same generator's CPUs")
 	flags.IntVar(&f.spread, "spread", 0, "show how far `N` starts lie apart, with and without CPUs of their own, and nothing else")
-	flags.StringVar(&f.format, "format", f.format, "what is printed: table or json")
+	flags.StringVar(&f.format, "format", f.format, "`FORMAT` of what is printed: table or json")
 	return cmd
 }
 

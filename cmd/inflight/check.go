@@ -56,16 +56,20 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check TARGET",
 		Short: "Judge whether a broker keeps the specification's promises",
-		Long: `Check runs the conformance catalogue against a broker: QoS 1 and QoS 2 in both directions, resumption, order,
-subscriptions, malformed input. Each row says which statement of MQTT 3.1.1 or 5.0 it is about, and how binding it is:
-must (a numbered statement, or what follows from some), contract (what the broker declares beyond it, as ordered
-acknowledgements), info (what the specification recommends, or what is only observed).
+		Long: `Check runs the conformance catalogue against a broker: QoS 1 and QoS 2 in both
+directions, resumption, order, subscriptions, malformed input. Each row says
+which statement of MQTT 3.1.1 or 5.0 it is about, and how binding it is: must (a
+numbered statement, or what follows from some), contract (what the broker
+declares beyond it, as ordered acknowledgements), info (what the specification
+recommends, or what is only observed).
 
-A row is ok, violated, inconclusive (with the reason) or not applicable (with the reason). A violation counts only when
-its control, the same flow without the fault, is green on the same broker. Each comes with a transcript as text and
+A row is ok, violated, inconclusive (with the reason) or not applicable (with
+the reason). A violation counts only when its control, the same flow without the
+fault, is green on the same broker. Each comes with a transcript as text and
 Markdown, and a capture for Wireshark.
 
-Client identifiers and topics are unique to the run and removed afterwards, so that a broker in use can be checked.
+Client identifiers and topics are unique to the run and removed afterwards, so
+that a broker in use can be checked.
 
 ` + exitHelp,
 		Example: `  inflight check reference

@@ -13,15 +13,20 @@ func newCompareCommand() *cobra.Command {
 	base := mainScenario()
 	cmd := &cobra.Command{
 		Use:   "compare [A B...]",
-		Short: "Compare brokers across in-flight windows, in crossover passes with a QoS 0 control",
-		Long: `Compare starts two brokers, loads them in turn at each in-flight window, swaps them, does it again,
-and prints throughput, p99 and the ratio B/A with its 95 % interval. Without arguments it compares the reference
-broker waiting for its storage on each packet with the same broker acknowledging from a pipeline. More targets, up to
-six, are each compared with the first; as many passes as targets put each in each slot.
+		Short: "Compare brokers window by window, in crossover passes",
+		Long: `Compare starts two brokers, loads them in turn at each in-flight window, swaps
+them, does it again, and prints throughput, p99 and the ratio B/A with its 95 %
+interval. Without arguments it compares the reference broker waiting for its
+storage on each packet with the same broker acknowledging from a pipeline. More
+targets, up to six, are each compared with the first; as many passes as targets
+put each in each slot.
 
-A target is one of these (see: inflight targets list); quote it for the shell when it has a ? or &:
-  'reference?store=staged&pipeline=off'   nats-server@v2.15.3   tcp://127.0.0.1:1883   'null?delay=5ms'
-With ?client=paho, paho3 or mqttjs its load goes through that client library instead of inflight's own client.
+A target is one of these (see: inflight targets list); quote it for the shell
+when it has a ? or &:
+  'reference?store=staged&pipeline=off'   nats-server@v2.15.3
+  'null?delay=5ms'                        tcp://127.0.0.1:1883
+With ?client=paho, paho3 or mqttjs its load goes through that client library
+instead of inflight's own client.
 
 ` + runHelp,
 		Example: `  inflight compare
@@ -59,9 +64,10 @@ With ?client=paho, paho3 or mqttjs its load goes through that client library ins
 }
 
 // runHelp is the part of the help that every measuring command shares.
-const runHelp = `The result directory holds result.json, the brokers' logs, and report.md, report.html and charts made from
-result.json alone. The run fails with exit code 4 when an acknowledgement came out of order, or a message was
-lost, delivered twice at QoS 2, or reordered.`
+const runHelp = `The result directory holds result.json, the brokers' logs, and report.md,
+report.html and charts made from result.json alone. The run fails with exit code
+4 when an acknowledgement came out of order, or a message was lost, delivered
+twice at QoS 2, or reordered.`
 
 // mainScenario is the main job with its defaults. The built-in scenarios are part of the program and a test loads each, so
 // it is there.

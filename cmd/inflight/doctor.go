@@ -21,10 +21,12 @@ func newDoctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what would spoil a measurement on this machine",
-		Long: `Doctor looks at this machine: the limit of open files, what else runs, how the processor changes its speed, free disk,
-ports, the clock, and which programs are there that targets and clients need. It changes nothing.
+		Long: `Doctor looks at this machine: the limit of open files, what else runs, how the
+processor changes its speed, free disk, ports, the clock, and which programs are
+there that targets and clients need. It changes nothing.
 
-It ends with exit code 1 if something would make measurements fail; warnings do not change the exit code.`,
+It ends with exit code 1 if something would make measurements fail; warnings do
+not change the exit code.`,
 		Example: `  inflight doctor
   inflight doctor --format json`,
 		Args: arguments(0, 0, "no argument"),
@@ -57,7 +59,7 @@ It ends with exit code 1 if something would make measurements fail; warnings do 
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", format, "what is printed: table or json")
+	cmd.Flags().StringVar(&format, "format", format, "`FORMAT` of what is printed: table or json")
 	return cmd
 }
 

@@ -15,7 +15,8 @@ const (
 	exitInconclusive = 5 // the measurement does not decide the question
 )
 
-const exitHelp = `Exit codes: 0 ok, 1 error, 2 usage, 3 gate failed, 4 conformance violated, 5 inconclusive.`
+const exitHelp = `Exit codes: 0 ok, 1 error, 2 usage, 3 gate failed, 4 conformance
+violated, 5 inconclusive.`
 
 // codedError carries the exit code of an error that is more than trouble.
 type codedError struct {

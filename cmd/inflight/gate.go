@@ -49,7 +49,7 @@ func (f *gateFlags) add(flags *pflag.FlagSet, measures bool) {
 	flags.StringVar(&f.check, "check", "", "directory `DIR` of an inflight check, for conformance rules")
 	flags.Var(&f.unsure, "inconclusive", "what an inconclusive rule counts as: pass, fail, or exit (code 5)")
 	if measures {
-		flags.IntVar(&f.retry, "retry", 0, "measure what was inconclusive again, at most once: 0 or 1")
+		flags.IntVar(&f.retry, "retry", 0, "measure what was inconclusive again, `N` times: 0 or 1")
 	}
 	flags.StringVar(&f.junit, "junit", "", "also write the verdicts as JUnit XML to `FILE`")
 	flags.StringVar(&f.badge, "badge", "", "also write a badge (SVG) to `FILE`")
@@ -198,27 +198,33 @@ func newGateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gate DIR | gate --baseline OLD NEW",
 		Short: "Pass or fail a run by rules, for CI",
-		Long: `Gate judges the result in DIR by rules and measures nothing. A ratio is of an arm over the first arm of the same run,
-or over a stored result (--baseline). To judge a change, run base and head in one job: inflight compare --gate A B.
+		Long: `Gate judges the result in DIR by rules and measures nothing. A ratio is of an
+arm over the first arm of the same run, or over a stored result (--baseline). To
+judge a change, run base and head in one job: inflight compare --gate A B.
 
 Rules are the scenario's gate section, or --rule:
-  throughput >= 1x effect 20%              fails when a fifth or more is lost for certain
+  throughput >= 1x effect 20%     fails when a fifth or more is lost for certain
   ack-service.p99 <= 1.5x at qos=2 window=20,256
-  end-to-end.p99 <= 20ms                   an x is a ratio, a unit an absolute limit
-  rss <= 1.2x        cpu <= 1.2x           memory; broker CPU time per message
-  exactly-once       ordering              judged always, whether asked or not
-  conformance must                         of a check.json in DIR, or --check DIR
-Latencies are ack-service, ack-response, publish-to-pubrec, pubrel-to-pubcomp and end-to-end, each with .max, .mean and
-every percentile, as .p50, .p99.5 or .p999 (99.9); p99 alone is ack-service.p99. The keys of at are qos, window, connections,
-payload and rate (max: a closed loop). Without any rule it is 'throughput >= 1x effect 20%'.
+  end-to-end.p99 <= 20ms          an x is a ratio, a unit an absolute limit
+  rss <= 1.2x    cpu <= 1.2x      memory; broker CPU time per message
+  exactly-once   ordering         judged always, whether asked or not
+  conformance must                of a check.json in DIR, or --check DIR
+Latencies are ack-service, ack-response, publish-to-pubrec, pubrel-to-pubcomp
+and end-to-end, each with .max, .mean and every percentile, as .p50, .p99.5 or
+.p999 (99.9); p99 alone is ack-service.p99. The keys of at are qos, window,
+connections, payload and rate (max: a closed loop). Without any rule it is
+'throughput >= 1x effect 20%'.
 
-A rule fails only when the whole 95 % interval is beyond the limit by more than the QoS 0 control's spread, and the
-estimate by the effect; it passes when no loss beyond the effect is left in the interval; else it is inconclusive. What
-has no blocks (percentiles but the p99, rss, cpu) has the range of the passes in place of an interval. Between unlike
-machines only throughputs divided by their own control are compared.
+A rule fails only when the whole 95 % interval is beyond the limit by more than
+the QoS 0 control's spread, and the estimate by the effect; it passes when no
+loss beyond the effect is left in the interval; else it is inconclusive. What
+has no blocks (percentiles but the p99, rss, cpu) has the range of the passes in
+place of an interval. Between unlike machines only throughputs divided by their
+own control are compared.
 
-Exit codes: 0 passed, 3 failed, 4 a broker broke order, exactly once or a conformance rule, 5 inconclusive.
-With GITHUB_ACTIONS=true it annotates the job and adds to its step summary.`,
+Exit codes: 0 passed, 3 failed, 4 a broker broke order, exactly once or a
+conformance rule, 5 inconclusive. With GITHUB_ACTIONS=true it annotates the job
+and adds to its step summary.`,
 		Example: `  inflight gate inflight-results/20260102T150405Z-compare
   inflight gate --baseline main-result head-result --rule 'throughput >= 0.8x' --junit gate.xml
   inflight compare --gate 'reference?binary=/tmp/base' 'reference?binary=/tmp/head' --quick --retry 1`,

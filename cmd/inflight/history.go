@@ -24,8 +24,9 @@ func newHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "Keep the numbers of many runs, and find where they changed",
-		Long: `History keeps the numbers of many runs in DIR/history.jsonl, a line of JSON for each arm at each point, which a
-repository can hold. Runs on different machines, of different scenarios or points are different series.`,
+		Long: `History keeps the numbers of many runs in DIR/history.jsonl, a line of JSON for
+each arm at each point, which a repository can hold. Runs on different machines,
+of different scenarios or points are different series.`,
 		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -38,8 +39,9 @@ func newHistoryAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add DIR",
 		Short: "Add a run to the history",
-		Long: `Add appends the numbers of the run in DIR. The commit is --commit, or GITHUB_SHA, or that of the working directory.
-A partial run, and one that is there already, are refused.`,
+		Long: `Add appends the numbers of the run in DIR. The commit is --commit, or
+GITHUB_SHA, or that of the working directory. A partial run, and one that is
+there already, are refused.`,
 		Example: `  inflight history add inflight-results/20260102T150405Z-compare && git add .inflight`,
 		Args:    arguments(1, 1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -91,8 +93,10 @@ func newHistoryShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the history, as a table and a chart over commits, with its changes",
-		Long: `Show prints every series of the history, and where it changed: ` + history.Method + `.
-A change needs three runs on either side. Numbers of incorrect runs are struck out and left out of the search.`,
+		Long: `Show prints every series of the history, and where it changed:
+` + history.Method + `.
+A change needs three runs on either side. Numbers of incorrect runs are struck
+out and left out of the search.`,
 		Example: `  inflight history show --metric p99 --only 'QoS 2, 256 in flight' --chart p99.svg`,
 		Args:    arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -129,7 +133,7 @@ A change needs three runs on either side. Numbers of incorrect runs are struck o
 	flags.SortFlags = false
 	flags.Var(&metric, "metric", "what is shown: throughput, p99 or rss")
 	flags.StringVar(&only, "only", "", "only series with `TEXT` in their name")
-	flags.IntVar(&last, "last", last, "how many runs of each series the table has; 0: all")
+	flags.IntVar(&last, "last", last, "the table has the last `N` runs of each series; 0: all")
 	flags.StringVar(&chart, "chart", "", "also draw the series into `FILE`, an SVG")
 	flags.StringVar(&store, "store", store, "`DIR` of the history")
 	return cmd

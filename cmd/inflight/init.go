@@ -36,9 +36,11 @@ func newInitCICommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ci",
 		Short: "Write a GitHub workflow that gates pull requests of a broker",
-		Long: `Init ci writes a GitHub workflow into the current directory, the root of a broker's repository. It builds the broker of
-the base branch and that of the pull request, measures both in one job, fails on a regression, and checks conformance.
-The lines marked EDIT say how your broker is built and started. A file that is there already is not touched.`,
+		Long: `Init ci writes a GitHub workflow into the current directory, the root of a
+broker's repository. It builds the broker of the base branch and that of the
+pull request, measures both in one job, fails on a regression, and checks
+conformance. The lines marked EDIT say how your broker is built and started. A
+file that is there already is not touched.`,
 		Example: `  inflight init ci && git add .github`,
 		Args:    arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

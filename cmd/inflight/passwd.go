@@ -23,10 +23,11 @@ func newPasswdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "passwd FILE USER",
 		Short: "Add, change or delete a user of a password file",
-		Long: `Passwd adds a user to a password file of the broker, or changes the password; with --delete it removes the user.
-The password is asked for twice on the terminal, or read from the first line of standard input with --stdin. The file is
-made if it is not there, readable by its owner only, and replaced as a whole: a broker never reads half of it. A running
-broker takes the change on SIGHUP.`,
+		Long: `Passwd adds a user to a password file of the broker, or changes the password;
+with --delete it removes the user. The password is asked for twice on the
+terminal, or read from the first line of standard input with --stdin. The file
+is made if it is not there, readable by its owner only, and replaced as a whole:
+a broker never reads half of it. A running broker takes the change on SIGHUP.`,
 		Example: `  inflight broker passwd users alice
   pwgen 20 1 | inflight broker passwd users sensor-7 --stdin
   inflight broker passwd users alice --delete`,

@@ -16,13 +16,16 @@ func newReportCommand() *cobra.Command {
 	format, out := formatTable, ""
 	cmd := &cobra.Command{
 		Use:   "report DIR...",
-		Short: "Render a run again from its result.json, and print its table; or several side by side",
-		Long: `Report reads DIR/result.json, judges it anew, makes report.md, report.html and the charts again, and prints
-the table. It measures nothing, and its exit code does not depend on what the run found.
+		Short: "Render a run again from result.json, or several side by side",
+		Long: `Report reads DIR/result.json, judges it anew, makes report.md, report.html and
+the charts again, and prints the table. It measures nothing, and its exit code
+does not depend on what the run found.
 
-Several directories are shown side by side, in the same charts and tables, in a new directory (--out). Runs that were made
-one after the other are not paired, so there is no verdict between them; how far one is from the first is compared with how
-far they are apart at QoS 0, between two machines only after dividing by it, and between two brokers not at all.`,
+Several directories are shown side by side, in the same charts and tables, in a
+new directory (--out). Runs that were made one after the other are not paired,
+so there is no verdict between them; how far one is from the first is compared
+with how far they are apart at QoS 0, between two machines only after dividing
+by it, and between two brokers not at all.`,
 		Example: `  inflight report inflight-results/20260102T150405Z-qos2-pipeline
   inflight report DIR --format csv > cells.csv
   inflight report DIR --format benchfmt > run.txt && benchstat -col arm run.txt`,

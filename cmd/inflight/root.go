@@ -16,13 +16,14 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "inflight",
 		Short: "Measure and judge what an MQTT broker does with a client's in-flight window",
-		Long: `Inflight measures and judges what an MQTT broker does with a client's in-flight window:
-throughput and latency against the window, two brokers compared in crossover passes,
-and whether every message still arrives exactly once and in order.
+		Long: `Inflight measures and judges what an MQTT broker does with a client's in-flight
+window: throughput and latency against the window, two brokers compared in
+crossover passes, and whether every message still arrives exactly once and in
+order.
 
 ` + exitHelp,
-		Example: `  inflight compare                                   # pipelined against stop-and-wait, under 4 minutes
-  inflight compare --quick                           # the same in under 45 seconds
+		Example: `  inflight compare             # pipelined against stop-and-wait, under 4 minutes
+  inflight compare --quick     # the same in under 45 seconds
   inflight compare nats-server@v2.14.10 nats-server@v2.15.3
   inflight sweep tcp://127.0.0.1:1883 --window 1,16,256`,
 		Version:       toolVersion(),
@@ -31,6 +32,10 @@ and whether every message still arrives exactly once and in order.
 		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80",
+		".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
+	).Replace(root.UsageTemplate()))
 	root.SetVersionTemplate("inflight {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true

@@ -17,9 +17,11 @@ func newRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE|NAME",
 		Short: "Run a scenario: a file, or a built-in one by its name",
-		Long: `Run measures what a scenario file describes; a flag replaces the file's value. A file has the keys that are the
-flags below, and name, question, arms (a list of one target, or of several to compare with the first) and quick (what
---quick changes). A name without a dot or a slash is a built-in scenario, unless there is such a file.
+		Long: `Run measures what a scenario file describes; a flag replaces the file's value. A
+file has the keys that are the flags below, and name, question, arms (a list of
+one target, or of several to compare with the first) and quick (what --quick
+changes). A name without a dot or a slash is a built-in scenario, unless there
+is such a file.
 
 ` + runHelp,
 		Example: `  inflight run qos2-pipeline --quick

@@ -13,7 +13,8 @@ func newSweepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep TARGET",
 		Short: "Measure one broker across in-flight windows",
-		Long: `Sweep starts one broker and prints its throughput and p99 at each in-flight window.
+		Long: `Sweep starts one broker and prints its throughput and p99 at each in-flight
+window.
 
 ` + runHelp,
 		Example: `  inflight sweep reference

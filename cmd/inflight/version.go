@@ -11,7 +11,7 @@ import (
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, the revision it was built from, and the Go version",
+		Short: "Print the version, its revision, and the Go version",
 		Args:  arguments(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := fmt.Sprintf("inflight %s", toolVersion())
