@@ -51,11 +51,11 @@
 //
 // # Who may do what
 //
-// Package listen gives connections, and so does whoever calls ServeConn; package auth decides. A CONNECT is answered with 4 for a wrong password and 5 for a
-// client that is not let in or whose will it may not publish (5.0: 0x86 and 0x87). A PUBLISH that is not allowed closes the
-// connection (5.0: is answered with 0x87), a subscription that is not allowed gets 0x80 (5.0: 0x87). A session is resumed
-// only by a client that may have all its subscriptions; anybody else starts a new one. A reload closes the connections that
-// would not be let in any more.
+// Package listen gives connections, and so does whoever calls ServeConn; package auth decides. A CONNECT is answered with 4
+// for a wrong password and 5 for a client that is not let in or whose will it may not publish (5.0: 0x86 and 0x87). A
+// PUBLISH that is not allowed closes the connection (5.0: is answered with 0x87), a subscription that is not allowed gets
+// 0x80 (5.0: 0x87). A session is resumed only by a client that may have all its subscriptions; anybody else starts a new
+// one. A reload closes the connections that would not be let in any more.
 //
 // # NATS servers that are already running
 //

@@ -31,7 +31,7 @@ func TestTrafficCountsTheSameBothWays(t *testing.T) {
 		case 3:
 			b = packet.AppendSuback(b, 3, make([]byte, rng.IntN(200)))
 		}
-		f, n, _, err := packet.Split(b[before:], packet.MaxRemaining)
+		f, n, _, err := packet.V311.Split(b[before:], packet.MaxRemaining)
 		if err != nil || n != len(b)-before {
 			t.Fatal(n, err)
 		}
@@ -115,7 +115,7 @@ func BenchmarkCounting(b *testing.B) {
 	var count traffic
 	run("written/batch", 64, func() { count.addAll(acks); m.out.fold(&count) })
 	run("written/alone", 1, func() { count.addAll(acks[:4]); m.out.fold(&count) })
-	f, _, _, err := packet.Split(pub(1, 2, "a/b", string(make([]byte, 256))), packet.MaxRemaining)
+	f, _, _, err := packet.V311.Split(pub(1, 2, "a/b", string(make([]byte, 256))), packet.MaxRemaining)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -66,9 +66,6 @@ func ParseACL(name string, data []byte) (*ACL, error) {
 	return a, nil
 }
 
-// Len is how many rules there are.
-func (a *ACL) Len() int { return len(a.rules) }
-
 func aclLine(line string) (r rule, ok bool, err error) {
 	if line == "" || line[0] == '#' {
 		return r, false, nil
@@ -276,12 +273,6 @@ func (r *Rights) CanSubscribe(filter string) bool {
 	}
 	return false
 }
-
-// CanPublish is [Rights.CanPublish] of the identity's rights.
-func (a *ACL) CanPublish(who Identity, name string) bool { return a.For(who).CanPublish(name) }
-
-// CanSubscribe is [Rights.CanSubscribe] of the identity's rights.
-func (a *ACL) CanSubscribe(who Identity, filter string) bool { return a.For(who).CanSubscribe(filter) }
 
 // fields splits a line at blanks; a field in double quotes is a Go string.
 func fields(line string) (f []string, err error) {

@@ -90,15 +90,6 @@ func passwordLine(line string) (user, hash string, ok bool, err error) {
 	return user, hash, true, nil
 }
 
-// Has reports whether there is a user of that name.
-func (p *Passwords) Has(user string) bool {
-	_, ok := p.hashes[user]
-	return ok
-}
-
-// Len is how many users there are.
-func (p *Passwords) Len() int { return len(p.hashes) }
-
 // ValidUser reports whether a password file can hold the user name.
 func ValidUser(user string) error {
 	switch {

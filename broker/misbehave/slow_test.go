@@ -56,7 +56,7 @@ func (s *slowly) broker(after time.Duration, b []byte) ([]packet.Frame, time.Dur
 func (s *slowly) frames(b []byte) (all []packet.Frame) {
 	s.t.Helper()
 	for len(b) > 0 {
-		f, n, _, err := packet.Split(b, packet.MaxRemaining)
+		f, n, _, err := packet.V311.Split(b, packet.MaxRemaining)
 		if err != nil || n == 0 {
 			s.t.Fatalf("not a sequence of packets: %x", b)
 		}
@@ -138,7 +138,7 @@ func TestSlowCutsNoPacket(t *testing.T) {
 		}
 		theirs, ours := []byte(nil), 0
 		for len(got) > 0 {
-			f, n, _, err := packet.Split(got, packet.MaxRemaining)
+			f, n, _, err := packet.V311.Split(got, packet.MaxRemaining)
 			if err != nil || n == 0 {
 				t.Fatalf("%d bytes at a time: the packets were cut", size)
 			}
@@ -204,7 +204,7 @@ func TestSlowConnection(t *testing.T) {
 		got = append(got, b[:n]...)
 		ids = 0
 		for rest := got; ; {
-			f, n, _, err := packet.Split(rest, packet.MaxRemaining)
+			f, n, _, err := packet.V311.Split(rest, packet.MaxRemaining)
 			if err != nil || n == 0 {
 				break
 			}

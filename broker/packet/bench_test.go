@@ -10,8 +10,8 @@ func steady() map[string]func() {
 	topic, payload := []byte("bench/0123456789"), make([]byte, 256)
 	buf := make([]byte, 0, 1024)
 	publish := AppendPublish(nil, &Publish{Topic: topic, Payload: payload, QoS: 2, ID: 77})
-	frame, _, _, _ := Split(publish, MaxRemaining)
-	ack, _, _, _ := Split(AppendAck(nil, PUBREL, 77), MaxRemaining)
+	frame, _, _, _ := V311.Split(publish, MaxRemaining)
+	ack, _, _, _ := V311.Split(AppendAck(nil, PUBREL, 77), MaxRemaining)
 
 	var stream []byte
 	for range 16 {
@@ -21,16 +21,16 @@ func steady() map[string]func() {
 	reader := NewReader(src, 4096, 0)
 
 	plain := V5.AppendPublish(nil, &Publish{Topic: topic, Payload: payload, QoS: 2, ID: 77})
-	plainFrame, _, _, _ := Split(plain, MaxRemaining)
+	plainFrame, _, _, _ := V311.Split(plain, MaxRemaining)
 	rich := &Properties{
 		PayloadFormat: Some[byte](1), MessageExpiry: Some[uint32](60), TopicAlias: Some[uint16](7), ContentType: []byte("application/json"),
 		ResponseTopic: []byte("reply/77"), CorrelationData: []byte("77"), User: []UserProperty{{[]byte("a"), []byte("1")}, {[]byte("b"), []byte("2")}},
 	}
 	passed := rich.Passed()
-	richFrame, _, _, _ := Split(V5.AppendPublish(nil, &Publish{Topic: topic, Payload: payload, QoS: 2, ID: 77, Properties: rich}), MaxRemaining)
+	richFrame, _, _, _ := V311.Split(V5.AppendPublish(nil, &Publish{Topic: topic, Payload: payload, QoS: 2, ID: 77, Properties: rich}), MaxRemaining)
 	refused := Ack{ID: 77, Code: QuotaExceeded, Properties: &Properties{ReasonString: []byte("too many")}}
-	code, _, _, _ := Split(V5.AppendAck(nil, PUBREC, Ack{ID: 77, Code: QuotaExceeded}), MaxRemaining)
-	reason, _, _, _ := Split(V5.AppendAck(nil, PUBREC, refused), MaxRemaining)
+	code, _, _, _ := V311.Split(V5.AppendAck(nil, PUBREC, Ack{ID: 77, Code: QuotaExceeded}), MaxRemaining)
+	reason, _, _, _ := V311.Split(V5.AppendAck(nil, PUBREC, refused), MaxRemaining)
 	codec311, codec5 := Codec{}, Codec{Version: V5}
 	return map[string]func(){
 		"311/AppendPublish": func() {
@@ -67,7 +67,7 @@ func steady() map[string]func() {
 		"AppendAck":     func() { buf = AppendAck(buf[:0], PUBREC, 77) },
 		"ParseAck":      func() { must(ParseAck(ack)) },
 		"AppendEmpty":   func() { buf = AppendEmpty(buf[:0], PINGREQ) },
-		"Split":         func() { _, n, _, err := Split(publish, MaxRemaining); must(n, err) },
+		"Split":         func() { _, n, _, err := V311.Split(publish, MaxRemaining); must(n, err) },
 		"Reader.Next": func() {
 			if reader.start == reader.end && src.Len() == 0 {
 				src.Reset(stream)

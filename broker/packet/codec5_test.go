@@ -412,12 +412,12 @@ func FuzzParse5End(f *testing.F)       { fuzz5(f, DISCONNECT, AUTH, PINGREQ, PIN
 func FuzzProperties(f *testing.F) {
 	f.Add(byte(PUBLISH), []byte("\x07\x23\x00\x01\x26\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, typ byte, b []byte) {
-		p, n, err := ParseProperties(Type(typ%16), b)
+		p, n, err := parseProperties(Type(typ%16), b)
 		if err != nil {
 			return
 		}
 		again := p.Append(nil)
-		q, m, err := ParseProperties(Type(typ%16), again)
+		q, m, err := parseProperties(Type(typ%16), again)
 		if err != nil || m != len(again) || m > n || describeProperties(q) != describeProperties(p) {
 			t.Errorf("% x: %s, then %s, %v", clip(b), describeProperties(p), describeProperties(q), err)
 		}

@@ -68,7 +68,7 @@ var (
 // split takes the one packet that b is.
 func split(t tb, b []byte) Frame {
 	t.Helper()
-	f, n, need, err := Split(b, MaxRemaining)
+	f, n, need, err := V311.Split(b, MaxRemaining)
 	if err != nil || n != len(b) || need != n {
 		t.Fatalf("% x is split as %d bytes, needs %d, %v", clip(b), n, need, err)
 	}
@@ -242,7 +242,7 @@ func identity(t *testing.T, header byte, body []byte) {
 // fuzzParse fuzzes the decoder of the given types with their vectors as seeds.
 func fuzzParse(f *testing.F, types ...Type) {
 	for _, v := range loadVectors(f) {
-		if frame, n, _, err := Split(v.raw, MaxRemaining); err == nil && n > 0 && n < 4096 {
+		if frame, n, _, err := V311.Split(v.raw, MaxRemaining); err == nil && n > 0 && n < 4096 {
 			for i, t := range types {
 				if frame.Type() == t {
 					f.Add(uint8(i), frame.Flags(), frame.Body)

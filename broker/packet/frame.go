@@ -45,20 +45,6 @@ func (t Type) String() string {
 // MaxRemaining is the largest Remaining Length that four bytes can carry, section 2.2.3.
 const MaxRemaining = 268_435_455
 
-// MaxRemainingIn is the largest Remaining Length of a packet that is at most size bytes in all, which is how MQTT 5.0 counts
-// Maximum Packet Size, section 3.1.2.11.4; 0 where no packet with a body fits.
-func MaxRemainingIn(size uint32) int {
-	for length := range 4 {
-		if rest := int64(size) - 2 - int64(length); rest > 0 && rest <= MaxRemaining && lengthSize(int(rest)) <= length+1 {
-			return int(rest)
-		}
-	}
-	if size > MaxRemaining {
-		return MaxRemaining
-	}
-	return 0
-}
-
 // Error says why bytes are not a legal control packet. Statement is the normative statement that they break, or "" where
 // the rule is unnumbered text. Code is what MQTT 5.0 answers it with: [MalformedPacket], [ProtocolError] or a more special
 // one; what 3.1.1 forbids is [MalformedPacket], for it does not tell them apart.
@@ -115,14 +101,9 @@ var ErrTooLarge = errors.New("packet larger than the limit")
 // part of a packet, and need is the number of bytes the packet takes in all (0: not known yet). limit is the largest
 // Remaining Length accepted, in bytes; above it the error is [ErrTooLarge], before a byte of the body has arrived.
 //
-// The types 0 and 15 are refused: both are reserved, table 2.1. A Remaining Length that is not in its shortest form is
-// accepted, because MQTT 3.1.1 does not forbid it.
-func Split(b []byte, limit int) (f Frame, n, need int, err error) {
-	return V311.Split(b, limit)
-}
-
-// Split is the function [Split] for the version: in MQTT 5.0 the type 15 is AUTH, and a Remaining Length that is not in
-// its shortest form is malformed [MQTT-1.5.5-1].
+// The types 0 and 15 are refused, because both are reserved, table 2.1; in MQTT 5.0 the type 15 is AUTH. A Remaining Length
+// that is not in its shortest form is accepted, because MQTT 3.1.1 does not forbid it; in 5.0 it is malformed
+// [MQTT-1.5.5-1].
 func (v Version) Split(b []byte, limit int) (f Frame, n, need int, err error) {
 	if len(b) > 0 {
 		if t := Type(b[0] >> 4); t < CONNECT || t == AUTH && v != V5 {

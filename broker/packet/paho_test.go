@@ -25,7 +25,7 @@ func agree(t tb, raw []byte) {
 	if err != nil {
 		t.Fatalf("% x: %v", clip(raw), err)
 	}
-	f, _, _, _ := Split(raw, MaxRemaining)
+	f, _, _, _ := V311.Split(raw, MaxRemaining)
 	want, known := toPaho(f)
 	if !known {
 		return

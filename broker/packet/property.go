@@ -244,7 +244,7 @@ func (p *Properties) size() int {
 }
 
 // Append appends the properties as a packet has them: the Property Length, 0 where there are none [MQTT-2.2.2-1], and the
-// properties. [ParseProperties] reads them.
+// properties.
 func (p *Properties) Append(b []byte) []byte {
 	n := p.size()
 	b = appendLength(b, n)

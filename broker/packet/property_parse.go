@@ -23,21 +23,6 @@ func (p *Properties) reset() {
 	*p = Properties{User: user, SubscriptionIDs: ids}
 }
 
-// ParseProperties decodes what [Properties.Append] wrote for a packet of type t, whoever sends it, from the start of b. It
-// returns the number of bytes read; the properties are views into b.
-func ParseProperties(t Type, b []byte) (*Properties, int, error) {
-	c := cursor{b: b}
-	section, err := c.section(t)
-	if err != nil {
-		return nil, 0, err
-	}
-	p := new(Properties)
-	if err := p.parse(t, t, section); err != nil {
-		return nil, 0, err
-	}
-	return p, len(b) - len(c.b), nil
-}
-
 func (c *cursor) u32() uint32 {
 	if c.bad || len(c.b) < 4 {
 		c.bad = true

@@ -40,7 +40,7 @@ type read struct {
 // splitAll is what a Reader must give: the packets of data one after the other, and the error after them.
 func splitAll(data []byte, limit int) (all []read, err error) {
 	for {
-		f, n, _, err := Split(data, limit)
+		f, n, _, err := V311.Split(data, limit)
 		switch {
 		case err != nil:
 			return all, err
@@ -213,7 +213,7 @@ func TestReaderBuffered(t *testing.T) {
 // TestFrameKeepsToItself checks that appending to a view does not write over the packet that follows in the buffer.
 func TestFrameKeepsToItself(t *testing.T) {
 	stream := []byte("\x30\x04\x00\x01ax\xc0\x00")
-	f, n, _, err := Split(stream, MaxRemaining)
+	f, n, _, err := V311.Split(stream, MaxRemaining)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestFrameKeepsToItself(t *testing.T) {
 	}
 	_ = append(p.Payload, "!!"...) // as long as what follows: more would be copied elsewhere anyway
 	_ = append(f.Body, "!!"...)    // as long as what follows: more would be copied elsewhere anyway
-	if f, _, _, err := Split(stream[n:], MaxRemaining); err != nil || f.Type() != PINGREQ {
+	if f, _, _, err := V311.Split(stream[n:], MaxRemaining); err != nil || f.Type() != PINGREQ {
 		t.Errorf("the next packet is now %v, %v", f, err)
 	}
 }

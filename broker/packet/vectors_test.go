@@ -324,7 +324,7 @@ func TestVectorsCutShort(t *testing.T) {
 				t.Errorf("%s: the first %d bytes are %s", v.name, n, text)
 			}
 		}
-		f, _, _, _ := Split(v.raw, v.limit)
+		f, _, _, _ := V311.Split(v.raw, v.limit)
 		for n := range len(f.Body) {
 			if text, _, err := parse(Frame{Header: f.Header, Body: f.Body[:n:n]}); err == nil && text == whole {
 				t.Errorf("%s: %d bytes of the body are taken for all of it", v.name, n)

@@ -21,7 +21,7 @@ func text(t tester, b []byte) []string {
 	t.Helper()
 	var out []string
 	for len(b) > 0 {
-		f, n, _, err := packet.Split(b, packet.MaxRemaining)
+		f, n, _, err := packet.V311.Split(b, packet.MaxRemaining)
 		if err != nil || n == 0 {
 			t.Fatalf("bytes that are no whole packet: % x (%v)", b, err)
 		}

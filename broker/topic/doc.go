@@ -3,7 +3,7 @@
 //
 // # Topics as subjects
 //
-// [Subject] maps each Topic Name to one legal NATS subject, [FromSubject] maps it back, and [SubjectFilter] maps a Topic
+// [Subject] maps each Topic Name to one legal NATS subject, and [SubjectFilter] maps a Topic
 // Filter to the subjects that a NATS consumer must filter by, such that a filter matches a name exactly if one of its
 // subjects matches the name's subject.
 //

@@ -1,9 +1,7 @@
 package topic
 
 import (
-	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // The branches, by whether the first level starts with '$'.
@@ -30,7 +28,7 @@ func escaped(c byte) bool {
 }
 
 // Subject returns the NATS subject of a valid Topic Name: literal, and one for each name, as described at the top of the
-// package. [FromSubject] is its inverse.
+// package.
 func Subject(name string) string { return string(appendSubject(nil, name, false)) }
 
 // SubjectFilter returns the NATS subjects, one or two, that together match the [Subject] of each Topic Name that a valid
@@ -87,70 +85,4 @@ func appendToken(b []byte, level string) []byte {
 		}
 	}
 	return b
-}
-
-// FromSubject returns the Topic Name that a subject stands for. Anything that [Subject] does not return for a valid Topic
-// Name is an error.
-func FromSubject(subject string) (string, error) {
-	bad := func(reason string) (string, error) {
-		return "", fmt.Errorf("subject %.80q stands for no topic name: %s", subject, reason)
-	}
-	b := make([]byte, 0, len(subject))
-	rest, ok := strings.CutPrefix(subject, branchPlain)
-	if !ok {
-		if rest, ok = strings.CutPrefix(subject, branchReserved); !ok {
-			return bad("its first token is neither t nor s")
-		}
-		b = append(b, '$')
-	} else if reserved(rest) {
-		return bad("a level with a leading '$' is in branch t")
-	}
-	for more := true; more; {
-		var token string
-		token, rest, more = strings.Cut(rest, ".")
-		if b, ok = appendLevel(b, token); !ok {
-			return bad("it has a token that is not escaped as it should be")
-		}
-		if more {
-			b = append(b, '/')
-		}
-	}
-	name := string(b)
-	if err := ValidName(name); err != nil {
-		return bad(err.Error())
-	}
-	return name, nil
-}
-
-// appendLevel undoes appendToken. It is false for a token that appendToken does not write.
-func appendLevel(b []byte, token string) (_ []byte, ok bool) {
-	if token == "%" {
-		return b, true
-	}
-	if token == "" {
-		return b, false
-	}
-	for i := 0; i < len(token); i++ {
-		c := token[i]
-		switch {
-		case c == '%' && strings.HasPrefix(token[i:], replacementEscaped):
-			b = utf8.AppendRune(b, utf8.RuneError)
-			i += len(replacementEscaped) - 1
-		case c == '%':
-			if i+2 >= len(token) {
-				return b, false
-			}
-			high, low := strings.IndexByte(hex, token[i+1]), strings.IndexByte(hex, token[i+2])
-			if high < 0 || low < 0 || !escaped(byte(high<<4|low)) {
-				return b, false
-			}
-			b = append(b, byte(high<<4|low))
-			i += 2
-		case c == '/', escaped(c), c == replacement[0] && strings.HasPrefix(token[i:], replacement):
-			return b, false
-		default:
-			b = append(b, c)
-		}
-	}
-	return b, true
 }

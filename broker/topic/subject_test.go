@@ -1,9 +1,11 @@
 package topic
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -32,8 +34,8 @@ func TestSubject(t *testing.T) {
 		if got := Subject(c.name); got != c.subject {
 			t.Errorf("Subject(%q) = %q, want %q: %s", c.name, got, c.subject, c.why)
 		}
-		if got, err := FromSubject(c.subject); got != c.name || err != nil {
-			t.Errorf("FromSubject(%q) = %q, %v, want %q", c.subject, got, err, c.name)
+		if got, err := fromSubject(c.subject); got != c.name || err != nil {
+			t.Errorf("fromSubject(%q) = %q, %v, want %q", c.subject, got, err, c.name)
 		}
 		if !server.IsValidLiteralSubject(c.subject) {
 			t.Errorf("nats-server does not take %q as a literal subject", c.subject)
@@ -69,10 +71,10 @@ func TestFromSubjectRefuses(t *testing.T) {
 		{"t.a#", "nor is the other"},
 		{"t.\xff", "not UTF-8"},
 	} {
-		if name, err := FromSubject(c.subject); err == nil {
-			t.Errorf("FromSubject(%q) = %q, want an error: %s", c.subject, name, c.why)
+		if name, err := fromSubject(c.subject); err == nil {
+			t.Errorf("fromSubject(%q) = %q, want an error: %s", c.subject, name, c.why)
 		} else if !strings.HasPrefix(err.Error(), "subject ") {
-			t.Errorf("FromSubject(%q): %v, want the subject first", c.subject, err)
+			t.Errorf("fromSubject(%q): %v, want the subject first", c.subject, err)
 		}
 	}
 }
@@ -167,7 +169,7 @@ func FuzzSubjectsMatchAsTopicsDo(f *testing.F) {
 	})
 }
 
-// FuzzSubject checks that the mapping is a bijection between valid names and the subjects that FromSubject accepts: there
+// FuzzSubject checks that the mapping is a bijection between valid names and the subjects that fromSubject accepts: there
 // and back is the identity from either side, which makes it injective.
 func FuzzSubject(f *testing.F) {
 	for _, c := range matches {
@@ -180,7 +182,7 @@ func FuzzSubject(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if ValidName(s) == nil {
 			subject := Subject(s)
-			if name, err := FromSubject(subject); name != s || err != nil {
+			if name, err := fromSubject(subject); name != s || err != nil {
 				t.Errorf("%q -> %q -> %q, %v", s, subject, name, err)
 			}
 			if !server.IsValidLiteralSubject(subject) || strings.ContainsAny(subject, "*> \t\r\n\f\x00\x7f\uFFFD") {
@@ -190,7 +192,7 @@ func FuzzSubject(f *testing.F) {
 				t.Errorf("%q -> %d bytes", s, len(subject))
 			}
 		}
-		if name, err := FromSubject(s); err == nil {
+		if name, err := fromSubject(s); err == nil {
 			if ValidName(name) != nil || Subject(name) != s {
 				t.Errorf("subject %q -> %q -> %q", s, name, Subject(name))
 			}
@@ -203,4 +205,70 @@ func BenchmarkSubject(b *testing.B) {
 	for b.Loop() {
 		_ = Subject("plant/7/line/3/temperature")
 	}
+}
+
+// fromSubject returns the Topic Name that a subject stands for. Anything that [Subject] does not return for a valid Topic
+// Name is an error.
+func fromSubject(subject string) (string, error) {
+	bad := func(reason string) (string, error) {
+		return "", fmt.Errorf("subject %.80q stands for no topic name: %s", subject, reason)
+	}
+	b := make([]byte, 0, len(subject))
+	rest, ok := strings.CutPrefix(subject, branchPlain)
+	if !ok {
+		if rest, ok = strings.CutPrefix(subject, branchReserved); !ok {
+			return bad("its first token is neither t nor s")
+		}
+		b = append(b, '$')
+	} else if reserved(rest) {
+		return bad("a level with a leading '$' is in branch t")
+	}
+	for more := true; more; {
+		var token string
+		token, rest, more = strings.Cut(rest, ".")
+		if b, ok = appendLevel(b, token); !ok {
+			return bad("it has a token that is not escaped as it should be")
+		}
+		if more {
+			b = append(b, '/')
+		}
+	}
+	name := string(b)
+	if err := ValidName(name); err != nil {
+		return bad(err.Error())
+	}
+	return name, nil
+}
+
+// appendLevel undoes appendToken. It is false for a token that appendToken does not write.
+func appendLevel(b []byte, token string) (_ []byte, ok bool) {
+	if token == "%" {
+		return b, true
+	}
+	if token == "" {
+		return b, false
+	}
+	for i := 0; i < len(token); i++ {
+		c := token[i]
+		switch {
+		case c == '%' && strings.HasPrefix(token[i:], replacementEscaped):
+			b = utf8.AppendRune(b, utf8.RuneError)
+			i += len(replacementEscaped) - 1
+		case c == '%':
+			if i+2 >= len(token) {
+				return b, false
+			}
+			high, low := strings.IndexByte(hex, token[i+1]), strings.IndexByte(hex, token[i+2])
+			if high < 0 || low < 0 || !escaped(byte(high<<4|low)) {
+				return b, false
+			}
+			b = append(b, byte(high<<4|low))
+			i += 2
+		case c == '/', escaped(c), c == replacement[0] && strings.HasPrefix(token[i:], replacement):
+			return b, false
+		default:
+			b = append(b, c)
+		}
+	}
+	return b, true
 }
