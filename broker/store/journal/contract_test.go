@@ -3,9 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,41 +26,6 @@ func restart(t *testing.T, m *member, s *Store, edit ...func(*Config)) *Store {
 	m.Stop()
 	m.Start()
 	return m.open(t, edit...)
-}
-
-func TestRestart(t *testing.T) {
-	m := single(t)
-	s := m.open(t)
-	e := storetest.NewEnv(t, s)
-	in := e.Subscribe(e.Root+"/#", 2, true)
-	e.Publish(e.Msg(1, "1"))
-	e.Publish(e.Msg(1, "2"))
-	in.Want("before", "1")
-	in.Close()
-	a, b := e.Msg(2, "held"), e.Msg(2, "3")
-	ra, rb := e.Hold(1, a), e.Hold(2, b)
-	e.Release(2, rb, b)
-	if err := s.PutSession(context.Background(), &store.Session{ClientID: e.Client, Node: "n1"}); err != nil {
-		t.Fatal(err)
-	}
-
-	e = e.View(restart(t, m, s))
-	if rec, err := e.S.Session(context.Background(), e.Client); err != nil || rec.Node != "n1" {
-		t.Errorf("session %+v, %v", rec, err)
-	}
-	e.WantHeld("RES-13 what was not released", store.Held{ID: 1, Ref: ra})
-	in = e.Subscribe(e.Root+"/#", 2, true)
-	in.Want("the subscription goes on", "2", "3")
-	got, err := e.Fetch(ra)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Release(1, ra, got)
-	in.Want("released after the restart", "held")
-	e.Release(2, rb, b) // PUBREL again, by a client that never saw its PUBCOMP
-	in.Quiet("E2E-05 delivered once", e.Root+"/x")
-	e.WantHeld("nothing")
-	in.Close()
 }
 
 // The longest topic of QoS 0 is delivered, a longer one refused; the others have no limit.
@@ -207,146 +170,28 @@ func TestCluster(t *testing.T) {
 		t.Skip("starts a cluster of three; run without -short")
 	}
 	nodes := trio(t)
-	t.Run("contract", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) *storetest.Fixture {
-			fx := nodes[0].fixture(t)
-			// What survives is found by every node.
-			fx.Reopen = func(t *testing.T) store.Store { return nodes[1].open(t) }
-			return fx
+	all := cluster(nodes)
+	storetest.RunCluster(t, all, func(t *testing.T) {
+		t.Run("claims", func(t *testing.T) {
+			a, b, _ := all.Views(t)
+			claims(t, a, b)
 		})
-	})
-	t.Run("other replicas are refused with a hint", func(t *testing.T) {
-		s, err := Open(starting(t), Config{Conn: nodes[2].Conn(t), Replicas: 1})
-		if err == nil {
-			s.Close()
-			t.Fatal("opened")
-		}
-		if !strings.Contains(err.Error(), "--replicas") || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v", err)
-		}
-	})
-	views := func(t *testing.T) (a, b, c *storetest.Env) {
-		a = storetest.NewEnv(t, nodes[0].open(t))
-		return a, a.View(nodes[1].open(t)), a.View(nodes[2].open(t))
-	}
-	t.Run("claims", func(t *testing.T) {
-		a, b, _ := views(t)
-		claims(t, a, b)
-	})
-	t.Run("held on one node, released from another", func(t *testing.T) {
-		a, b, c := views(t)
-		zero, two := c.Subscribe(c.Root+"/x", 0, false), a.Subscribe(a.Root+"/#", 2, true)
-		msg := a.Msg(2, "A")
-		ref := a.Hold(1, msg)
-		b.WantHeld("every node knows", store.Held{ID: 1, Ref: ref})
-		got, err := b.Fetch(ref)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Release(1, ref, got)
-		two.Want("once", "A")
-		zero.Want("once", "A")
-		a.WantHeld("released")
-		c.WantHeld("released")
-		two.Quiet("once", a.Root+"/x")
-		if d := zero.Next("fence"); string(d.Message.Payload) == "A" {
-			t.Error("delivered again to the QoS 0 subscriber")
-		}
-		_ = a.S.Unsubscribe(context.Background(), a.Client, a.Root+"/#")
-	})
-	t.Run("a release that is retried on other nodes delivers once", func(t *testing.T) {
-		a, b, c := views(t)
-		zero, two := c.Subscribe(c.Root+"/x", 0, false), b.Subscribe(b.Root+"/#", 2, false)
-		for i := range 20 {
-			msg := a.Msg(2, fmt.Sprint(i))
-			ref := a.Hold(uint16(i+1), msg)
-			var wg sync.WaitGroup
-			for _, e := range []*storetest.Env{a, b, c} {
-				wg.Go(func() { e.Release(uint16(i+1), ref, msg) })
+		t.Run("a feed takes over from the one on another node", func(t *testing.T) {
+			a, b, _ := all.Views(t)
+			old := a.Subscribe(a.Root+"/x", 2, true)
+			old.Keep = true
+			a.Publish(a.Msg(1, "A"))
+			old.Want("not settled", "A")
+			in := b.Subscribe(b.Root+"/x", 2, true)
+			a.Publish(a.Msg(1, "B"))
+			in.Want("what the other left, then what is new", "A", "B")
+			select {
+			case d := <-old.Deliveries():
+				t.Errorf("the old feed got %q", d.Message.Payload)
+			case <-time.After(50 * time.Millisecond):
 			}
-			wg.Wait()
-			two.Want("in order, once", fmt.Sprint(i))
-			zero.Want("in order, once", fmt.Sprint(i))
-		}
-		two.Quiet("once", a.Root+"/x")
-		a.WantHeld("nothing")
-	})
-	t.Run("a node that ends after a release", func(t *testing.T) {
-		a, b, c := views(t)
-		withheld := store.Held{ID: 9, Ref: a.Hold(9, a.Msg(2, "withheld"))}
-		for id := uint16(1); id <= 8; id++ {
-			msg := a.Msg(2, "A")
-			a.Release(id, a.Hold(id, msg), msg)
-		}
-		crash(a.S.(*Store))
-		b.WantHeld("RES-04 released is released", withheld)
-		in := c.Subscribe(c.Root+"/x", 2, false)
-		msg := b.Msg(2, "new")
-		b.Release(3, b.Hold(3, msg), msg)
-		in.Want("the identifier is free", "new")
-		c.WantHeld("the withheld one", withheld)
-	})
-	t.Run("a feed moves from node to node and its session takes it along", func(t *testing.T) {
-		a, b, c := views(t)
-		var want []string
-		in := a.Subscribe(a.Root+"/x", 2, true)
-		for i, e := range []*storetest.Env{b, c, a, c, b, a} {
-			for j := range 5 {
-				payload := fmt.Sprintf("%d.%d", i, j)
-				e.Publish(e.Msg(1, payload))
-				want = append(want, payload)
-			}
-			in.Want("the first three", want[:3]...) // settled at the last moment
-			want = want[3:]
 			in.Close()
-			in = e.Subscribe(e.Root+"/x", 2, true)
-		}
-		in.Want("the rest, once", want...)
-		in.Quiet("once each", a.Root+"/x")
-		in.Close()
-		_ = a.S.Unsubscribe(context.Background(), a.Client, a.Root+"/x")
-	})
-	t.Run("a feed takes over from the one on another node", func(t *testing.T) {
-		a, b, _ := views(t)
-		old := a.Subscribe(a.Root+"/x", 2, true)
-		old.Keep = true
-		a.Publish(a.Msg(1, "A"))
-		old.Want("not settled", "A")
-		in := b.Subscribe(b.Root+"/x", 2, true)
-		a.Publish(a.Msg(1, "B"))
-		in.Want("what the other left, then what is new", "A", "B")
-		select {
-		case d := <-old.Deliveries():
-			t.Errorf("the old feed got %q", d.Message.Payload)
-		case <-time.After(50 * time.Millisecond):
-		}
-		in.Close()
-		_ = b.S.Unsubscribe(context.Background(), b.Client, b.Root+"/x")
-	})
-	t.Run("a node is killed", func(t *testing.T) {
-		a, b, c := views(t)
-		in := a.Subscribe(a.Root+"/x", 2, true)
-		in.Keep = true
-		ma, mb := a.Msg(2, "A"), a.Msg(2, "B")
-		ra, rb := a.Hold(1, ma), a.Hold(2, mb)
-		a.Release(1, ra, ma)
-		in.Want("not settled", "A")
-		nodes[0].Stop() // with the store still open
-		// Until the journal has a leader again, the client is refused and comes again.
-		for end := time.Now().Add(startUp); ; time.Sleep(20 * time.Millisecond) {
-			if _, err := b.S.Held(context.Background(), b.Client); err == nil {
-				break
-			} else if time.Now().After(end) {
-				t.Fatal(err)
-			}
-		}
-		b.WantHeld("E2E-07 the released one is not listed", store.Held{ID: 2, Ref: rb})
-		b.Release(1, ra, ma) // the client did not get its PUBCOMP
-		b.Release(2, rb, mb)
-		moved := c.Subscribe(c.Root+"/x", 2, true)
-		moved.Want("what the dead node had not settled, and the rest, once", "A", "B")
-		moved.Quiet("once each", c.Root+"/x")
-		b.WantHeld("nothing is left")
-		moved.Close()
+			_ = b.S.Unsubscribe(context.Background(), b.Client, b.Root+"/x")
+		})
 	})
 }

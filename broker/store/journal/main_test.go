@@ -48,9 +48,10 @@ func (m *member) open(t testing.TB, edit ...func(*Config)) *Store {
 func (m *member) fixture(t *testing.T) *storetest.Fixture {
 	s := m.open(t)
 	return &storetest.Fixture{
-		Store:  s,
-		Reopen: func(t *testing.T) store.Store { return m.open(t) },
-		Second: func(t *testing.T) store.Store { return m.open(t) },
+		Store:   s,
+		Reopen:  func(t *testing.T) store.Store { return m.open(t) },
+		Restart: func(t *testing.T) store.Store { return restart(t, m, s) },
+		Second:  func(t *testing.T) store.Store { return m.open(t) },
 		Garbage: func(t *testing.T, client string, id uint16) {
 			t.Helper()
 			r := record{kind: kindHold, client: []byte(client), id: id, data: []byte("no message")}
@@ -58,5 +59,18 @@ func (m *member) fixture(t *testing.T) *storetest.Fixture {
 				t.Fatal(err)
 			}
 		},
+	}
+}
+
+// cluster is a cluster of three with its stores for the contract suite.
+func cluster(nodes [3]*member) *storetest.Cluster {
+	return &storetest.Cluster{
+		Fixture: nodes[0].fixture,
+		Open:    func(t *testing.T, node int) store.Store { return nodes[node].open(t) },
+		OpenReplicas: func(t *testing.T, node, replicas int) (store.Store, error) {
+			return Open(starting(t), Config{Conn: nodes[node].Conn(t), Replicas: replicas})
+		},
+		Crash: func(s store.Store) { crash(s.(*Store)) },
+		Stop:  func(node int) { nodes[node].Stop() },
 	}
 }

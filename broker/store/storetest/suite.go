@@ -20,6 +20,8 @@ type Fixture struct {
 	Store store.Store
 	// Reopen opens the store again over the same data, after the suite has closed it.
 	Reopen func(t *testing.T) store.Store
+	// Restart closes the store, stops its node, starts that again over the same data, and opens the store on it.
+	Restart func(t *testing.T) store.Store
 	// Second opens another store over the same data beside the first one: that of another node.
 	Second func(t *testing.T) store.Store
 	// Garbage puts bytes that are no message where the store keeps a held one.
@@ -29,7 +31,7 @@ type Fixture struct {
 // Run holds a store to the contract. open is called for each subtest; it registers its own cleanup, which must allow for
 // a store that was closed already.
 func Run(t *testing.T, open func(t *testing.T) *Fixture) {
-	for _, group := range [][]check{publishing(), holding(), sessions(), feeding(), sharing(), retaining(), outbound(), closing(), concurrency()} {
+	for _, group := range [][]check{publishing(), holding(), sessions(), feeding(), sharing(), retaining(), outbound(), closing(), concurrency(), restarting()} {
 		for _, c := range group {
 			t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 				fx := open(t)
