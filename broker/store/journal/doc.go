@@ -55,7 +55,7 @@
 //
 // # State
 //
-// The state is the journal applied, by code without I/O and without a clock (state.go): sessions, held messages,
+// The state is the journal applied, by code without I/O and without a clock (state.go, deliver.go): sessions, held messages,
 // subscriptions with the queue of what each has not settled, retained messages. A delivery is an entry in a queue: the
 // position of the record that delivered it, which is its Seq, and the position of the message's bytes. Seq grows with the
 // order of delivery and is the same on every node for ever, so what a session noted about it on one node is good on
