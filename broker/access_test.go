@@ -234,7 +234,10 @@ func TestSessionOfSomebodyElse(t *testing.T) {
 
 func eachStoreWith(t *testing.T, edit func(*Config), run func(t *testing.T, s *Server)) {
 	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
-		t.Run(name, func(t *testing.T) { run(t, open(t, name, edit)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, open(t, name, edit))
+		})
 	}
 }
 

@@ -239,7 +239,7 @@ func (w *watcher) session(p *peer) (done bool) {
 		_ = p.nc.SetReadDeadline(time.Now().Add(wait))
 		f, err := p.rd.Next()
 		if err, ok := err.(net.Error); ok && err.Timeout() {
-			if silent++; last || total >= 0 && silent == 20 {
+			if silent++; last || total >= 0 && silent == int(patience/time.Second) {
 				return true // what never came is judged
 			}
 			continue
@@ -331,6 +331,7 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 			"a cluster":         {3, 3},
 		} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				runTrouble(t, on, test.nodes, 2*test.kills, func(c *crashes) {
 					for range test.kills {
 						c.kill()
@@ -388,7 +389,7 @@ func startCrashed(t *testing.T, all []*brokerProcess, program string) *crashes {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	c := &crashes{
-		t: t, all: all, program: program, over: make(chan struct{}), end: time.Now().Add(4 * time.Minute),
+		t: t, all: all, program: program, over: make(chan struct{}), end: time.Now().Add(5 * patience),
 		rng: rand.New(rand.NewPCG(seed, 99)),
 	}
 	c.up(all...)

@@ -32,7 +32,7 @@ func (p *peer) acks() (ids map[packet.Type][]uint16, err error) {
 
 // A broker that is asked to stop while pipelines are full answers everything that it has read, closes in good order, and
 // everything acknowledged is delivered by the next process on the same files.
-func TestDrainOfAFullPipeline(t *testing.T) { eachDurable(t, testDrainOfAFullPipeline) }
+func TestDrainOfAFullPipeline(t *testing.T) { t.Parallel(); eachDurable(t, testDrainOfAFullPipeline) }
 
 func testDrainOfAFullPipeline(t *testing.T, on string) {
 	dir := t.TempDir()

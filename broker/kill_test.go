@@ -146,11 +146,15 @@ func TestExactlyOnceUnderKills(t *testing.T) {
 	}
 	t.Run("memory", func(t *testing.T) { run(t, []*Server{open(t, StoreMemory)}, 2000) })
 	eachDurable(t, func(t *testing.T, on string) {
-		run(t, []*Server{open(t, on)}, 400)
+		t.Run("alone", func(t *testing.T) {
+			t.Parallel()
+			run(t, []*Server{open(t, on)}, 400)
+		})
 		t.Run("cluster", func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("starts a cluster of three; run without -short")
 			}
+			t.Parallel()
 			run(t, cluster(t, with(on)), 150)
 		})
 	})
@@ -161,7 +165,7 @@ func watch(t *testing.T, w *peer, qos byte, total int) {
 	expected := 0
 	var last []byte
 	for expected < total {
-		_ = w.nc.SetReadDeadline(time.Now().Add(60 * time.Second))
+		_ = w.nc.SetReadDeadline(time.Now().Add(patience))
 		f, err := w.rd.Next()
 		if err != nil {
 			t.Errorf("watcher at QoS %d: %v after %d of %d messages, the last %s", qos, err, expected, total, last)

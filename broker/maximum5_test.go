@@ -69,6 +69,7 @@ func TestMaximaHold(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(store, func(t *testing.T) {
+			t.Parallel()
 			s := open(t, store, func(c *Config) { c.MaxKeepAlive, c.MaxSessionExpiry = time.Second, time.Second })
 			// 1.5 times the Server Keep Alive, not what the client asked for [MQTT-3.1.2-22].
 			began := time.Now()

@@ -432,7 +432,7 @@ func TestNotAllowed5(t *testing.T) {
 }
 
 // A session of 5.0 and its options survive the broker, and what expires does so while it is away.
-func TestRestart5(t *testing.T) { eachDurable(t, testRestart5) }
+func TestRestart5(t *testing.T) { t.Parallel(); eachDurable(t, testRestart5) }
 
 func testRestart5(t *testing.T, on string) {
 	dir := t.TempDir()

@@ -10,8 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"inflight/broker/packet"
 )
+
+// mutants is how many connections at a time send mutations.
+const mutants = 4
 
 // legal is what a client may send, a packet each. Every trace has topics of its own, so that what a mutation keeps (a
 // session, a retained message) gets nothing of the others.
@@ -27,7 +32,7 @@ func legal(v packet.Version, n int) [][]byte {
 		}
 		return v.AppendPublish(nil, &m)
 	}
-	connect := packet.Connect{ClientID: "mutant", CleanSession: true, KeepAlive: 5, Will: &packet.Will{Topic: topic, Payload: []byte("w"), QoS: 1}}
+	connect := packet.Connect{ClientID: fmt.Sprint("mutant", n%mutants), CleanSession: true, KeepAlive: 5, Will: &packet.Will{Topic: topic, Payload: []byte("w"), QoS: 1}}
 	subscribe := packet.Subscribe{ID: 1, Subscriptions: []packet.Subscription{{Filter: fmt.Sprint("m/", n, "/+"), QoS: 2}, {Filter: topic, QoS: 1}}}
 	if v == packet.V5 {
 		connect.Properties = &props{ReceiveMaximum: packet.Some[uint16](10), SessionExpiry: packet.Some[uint32](1)}
@@ -98,6 +103,8 @@ func TestMutations(t *testing.T) {
 		w.want("SUBACK 1 0x00")
 		var memory int64
 		var goroutines int
+		var some errgroup.Group // of a hundred, a few at a time
+		some.SetLimit(mutants)
 		for i := range total {
 			if i == total/5 { // by then everything that grows once has grown
 				settled(t, s)
@@ -107,9 +114,18 @@ func TestMutations(t *testing.T) {
 				w.send(pub(1, 1, "witness", fmt.Sprint(i)))
 				w.wantTypes([]string{"PUBACK 1"}, []string{fmt.Sprintf("PUBLISH q0 witness %q", fmt.Sprint(i))})
 			}
-			rng := rand.New(rand.NewPCG(seed, uint64(i)))
-			if err := mutant(s, mutate(rng, legal(v, i))); err != nil {
-				t.Fatalf("mutation %d: %v", i, err)
+			one := func() error {
+				err := mutant(s, mutate(rand.New(rand.NewPCG(seed, uint64(i))), legal(v, i)))
+				if err != nil {
+					err = fmt.Errorf("mutation %d: %w", i, err)
+				}
+				return err
+			}
+			some.Go(one)
+			if (i+1)%100 == 0 {
+				if err := some.Wait(); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		settled(t, s)

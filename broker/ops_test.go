@@ -80,6 +80,7 @@ func TestScrape(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := open(t, name, withOps, func(c *Config) { c.Version = "v9" })
 			w := connect(t, s, "w")
 			w.subscribe("a", 2)
@@ -233,7 +234,7 @@ func TestLimitsAreChecked(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) { eachDurable(t, testHealth) }
+func TestHealth(t *testing.T) { t.Parallel(); eachDurable(t, testHealth) }
 
 func testHealth(t *testing.T, on string) {
 	s := open(t, on, withOps)
@@ -255,7 +256,7 @@ func testHealth(t *testing.T, on string) {
 }
 
 // Each member tells about itself alone, and the last one of three cannot make anything durable.
-func TestOperationsInACluster(t *testing.T) { eachDurable(t, testOperationsInACluster) }
+func TestOperationsInACluster(t *testing.T) { t.Parallel(); eachDurable(t, testOperationsInACluster) }
 
 func testOperationsInACluster(t *testing.T, on string) {
 	if testing.Short() {
@@ -280,7 +281,7 @@ func testOperationsInACluster(t *testing.T, on string) {
 	wantReady(t, servers[0], false) // in between it can be that the leader of before has not noticed
 }
 
-func await(t *testing.T, what string, ok func() bool) {
+func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

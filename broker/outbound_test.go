@@ -27,6 +27,7 @@ func crash(s *Server) {
 // places are where a session can go on after its connection was cut: move returns the broker to go on with.
 func places(t *testing.T, run func(t *testing.T, first *Server, move func() *Server)) {
 	restart := func(t *testing.T, on string, stop func(*Server)) {
+		t.Parallel()
 		cfg := Config{Listen: "127.0.0.1:0", Store: on, StoreDir: t.TempDir(), Pipeline: true, Log: testLog(t)}
 		s := start(t, cfg)
 		run(t, s, func() *Server {
@@ -35,6 +36,7 @@ func places(t *testing.T, run func(t *testing.T, first *Server, move func() *Ser
 		})
 	}
 	t.Run("the same node", func(t *testing.T) {
+		t.Parallel()
 		eachStore(t, func(t *testing.T, s *Server) { run(t, s, func() *Server { return s }) })
 	})
 	eachDurable(t, func(t *testing.T, on string) {
@@ -44,6 +46,7 @@ func places(t *testing.T, run func(t *testing.T, first *Server, move func() *Ser
 			if testing.Short() {
 				t.Skip("starts a cluster of three; run without -short")
 			}
+			t.Parallel()
 			nodes := cluster(t, with(on))
 			t.Run("another node", func(t *testing.T) { run(t, nodes[0], func() *Server { return nodes[1] }) })
 			t.Run("another node after a crash", func(t *testing.T) {
@@ -58,9 +61,15 @@ func places(t *testing.T, run func(t *testing.T, first *Server, move func() *Ser
 
 // settleDown waits until the acknowledgements that were sent are in the record, so that what is owed is exact.
 func settleDown(w *peer) {
-	w.send(packet.AppendEmpty(nil, packet.PINGREQ))
-	w.want("PINGRESP")
-	time.Sleep(4 * recordDelay)
+	w.t.Helper()
+	w.ping() // what was sent before has been read
+	cl := w.s.client(w.id)
+	await(w.t, "everything in the record", func() bool {
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		o := &cl.out
+		return !o.on || !o.writing && o.timer == nil && len(o.held)+len(o.settle) == 0 && cl.sender.Version() == o.durable
+	})
 }
 
 // took is one PUBLISH as the subscriber sees it.
@@ -278,7 +287,7 @@ func TestResume(t *testing.T) {
 }
 
 // Q2O-07 with many: in the order of the first PUBLISH.
-func TestResumeOrder(t *testing.T) { eachDurable(t, testResumeOrder) }
+func TestResumeOrder(t *testing.T) { t.Parallel(); eachDurable(t, testResumeOrder) }
 
 func testResumeOrder(t *testing.T, on string) {
 	s := open(t, on)
@@ -460,11 +469,15 @@ func TestExactlyOnceForMovingSubscriber(t *testing.T) {
 	}
 	t.Run("memory", func(t *testing.T) { run(t, []*Server{open(t, StoreMemory)}, 2000, 10) })
 	eachDurable(t, func(t *testing.T, on string) {
-		run(t, []*Server{open(t, on)}, 1000, 20)
+		t.Run("alone", func(t *testing.T) {
+			t.Parallel()
+			run(t, []*Server{open(t, on)}, 1000, 20)
+		})
 		t.Run("cluster", func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("starts a cluster of three; run without -short")
 			}
+			t.Parallel()
 			run(t, cluster(t, with(on)), 300, 60)
 		})
 	})

@@ -28,6 +28,8 @@ type peer struct {
 	t  testing.TB
 	nc net.Conn
 	rd *packet.Reader
+	s  *Server
+	id string // Client Identifier, of one that connect or login made
 }
 
 func dial(t testing.TB, s *Server) *peer {
@@ -37,7 +39,7 @@ func dial(t testing.TB, s *Server) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	return &peer{t: t, nc: nc, rd: packet.NewReader(nc, 4096, 0)}
+	return &peer{t: t, nc: nc, rd: packet.NewReader(nc, 4096, 0), s: s}
 }
 
 // connect dials and connects; flags may hold "keep" for a session that is kept, "present" if it must exist.
@@ -57,6 +59,7 @@ func login(t testing.TB, s *Server, id string, keep, present bool) *peer {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		p := dial(t, s)
+		p.id = id
 		p.send(packet.AppendConnect(nil, &packet.Connect{ClientID: id, CleanSession: !keep}))
 		f, err := p.next()
 		if err != nil {
@@ -175,10 +178,25 @@ func (p *peer) wantClosed() {
 	}
 }
 
+// subscribe wants the subscription. A cluster that cannot reach its store for the moment refuses it, see login, and it is
+// asked for again.
 func (p *peer) subscribe(filter string, qos byte) {
 	p.t.Helper()
-	p.send(packet.AppendSubscribe(nil, &packet.Subscribe{ID: 1, Subscriptions: []packet.Subscription{{Filter: filter, QoS: qos}}}))
-	p.want(fmt.Sprintf("SUBACK 1 [%d]", qos))
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		p.send(packet.AppendSubscribe(nil, &packet.Subscribe{ID: 1, Subscriptions: []packet.Subscription{{Filter: filter, QoS: qos}}}))
+		f, err := p.next()
+		if err != nil {
+			p.t.Fatalf("want a SUBACK, got %v", err)
+		}
+		got := describe(f)
+		if got == fmt.Sprintf("SUBACK 1 [%d]", qos) {
+			return
+		}
+		if got != "SUBACK 1 [128]" || p.s == nil || p.s.cfg.Cluster == "" || time.Since(began) > patience {
+			p.t.Fatalf("want SUBACK 1 [%d], got %s", qos, got)
+		}
+		p.t.Logf("refused for the moment: %s", got)
+	}
 }
 
 // take receives QoS 2 messages and completes them; the broker may send several before it answers.
@@ -227,11 +245,17 @@ func open(t testing.TB, storeName string, edit ...func(*Config)) *Server {
 	return start(t, cfg)
 }
 
+// start starts a broker. NATS servers that are busy may be without a leader for longer than a broker waits for one: it is
+// started again, as whoever looks after it would.
 func start(t testing.TB, cfg Config) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	s, err := Open(ctx, cfg)
+	for err != nil && len(cfg.NATS.URLs) > 0 && strings.Contains(err.Error(), "JetStream has no leader") && ctx.Err() == nil {
+		t.Logf("started again: %v", err)
+		s, err = Open(ctx, cfg)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,17 +313,23 @@ func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// eachStore runs a test on every store that a single broker can have.
+// eachStore runs a test on every store that a single broker can have, all at a time.
 func eachStore(t *testing.T, run func(t *testing.T, s *Server)) {
 	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
-		t.Run(name, func(t *testing.T) { run(t, open(t, name)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, open(t, name))
+		})
 	}
 }
 
-// eachDurable runs a test on every store that outlives its process.
+// eachDurable runs a test on every store that outlives its process, all at a time.
 func eachDurable(t *testing.T, run func(t *testing.T, on string)) {
 	for _, name := range []string{StoreStaged, StoreJournal} {
-		t.Run(name, func(t *testing.T) { run(t, name) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, name)
+		})
 	}
 }
 

@@ -289,7 +289,7 @@ func TestQoS2Resume(t *testing.T) {
 }
 
 // TestQoS2OtherNode moves a publisher from node to node inside an exchange.
-func TestQoS2OtherNode(t *testing.T) { eachDurable(t, testQoS2OtherNode) }
+func TestQoS2OtherNode(t *testing.T) { t.Parallel(); eachDurable(t, testQoS2OtherNode) }
 
 func testQoS2OtherNode(t *testing.T, on string) {
 	if testing.Short() {

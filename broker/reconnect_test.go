@@ -108,6 +108,7 @@ func TestRemoteServerRestarts(t *testing.T) {
 			if servers > 1 && testing.Short() {
 				t.Skip("starts a cluster of three; run without -short")
 			}
+			t.Parallel()
 			all := []*testnats.Server{}
 			if servers == 1 {
 				all = append(all, testnats.Start(t))

@@ -158,6 +158,7 @@ func TestRemoteCredentials(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			o := testnats.Start(t, c.server)
 			cfg := remoteConfig(t, "a", o.URL(c.user))
 			if c.edit != nil {
@@ -219,6 +220,7 @@ func TestRemoteRefusals(t *testing.T) {
 		{"credentials that are not there", nil, nil, func(c *Config) { c.NATS.Creds = "no/such.creds" }, []string{"no/such.creds"}},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
 			var edits []func(*server.Options)
 			if c.server != nil {
 				edits = append(edits, c.server)

@@ -134,6 +134,7 @@ func TestRetainedWildcards(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := open(t, name, func(c *Config) { c.Outbound = 5 })
 			p := connect(t, s, "p")
 			const n = 40
@@ -167,7 +168,7 @@ func TestRetainedWildcards(t *testing.T) {
 }
 
 // A subscriber that does not read its retained messages holds up nobody, and a shutdown neither.
-func TestRetainedUnread(t *testing.T) { eachDurable(t, testRetainedUnread) }
+func TestRetainedUnread(t *testing.T) { t.Parallel(); eachDurable(t, testRetainedUnread) }
 
 func testRetainedUnread(t *testing.T, on string) {
 	s := open(t, on, func(c *Config) { c.Outbound = 1 })

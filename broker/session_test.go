@@ -171,7 +171,10 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-func TestTakeoverFromAnotherNode(t *testing.T) { eachDurable(t, testTakeoverFromAnotherNode) }
+func TestTakeoverFromAnotherNode(t *testing.T) {
+	t.Parallel()
+	eachDurable(t, testTakeoverFromAnotherNode)
+}
 
 func testTakeoverFromAnotherNode(t *testing.T, on string) {
 	if testing.Short() {
@@ -340,7 +343,7 @@ func TestRefusedConnects(t *testing.T) {
 }
 
 // With pipelining off the broker answers each packet before it reads the next one; the answers are the same.
-func TestStopAndWait(t *testing.T) { eachDurable(t, testStopAndWait) }
+func TestStopAndWait(t *testing.T) { t.Parallel(); eachDurable(t, testStopAndWait) }
 
 func testStopAndWait(t *testing.T, on string) {
 	s := open(t, on, func(c *Config) { c.Pipeline = false })
@@ -355,7 +358,7 @@ func testStopAndWait(t *testing.T, on string) {
 }
 
 // What a kept session held and what it subscribed to survives the broker.
-func TestRestart(t *testing.T) { eachDurable(t, testRestart) }
+func TestRestart(t *testing.T) { t.Parallel(); eachDurable(t, testRestart) }
 
 func testRestart(t *testing.T, on string) {
 	dir := t.TempDir()

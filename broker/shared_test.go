@@ -283,11 +283,12 @@ func TestSharedExactlyOnce(t *testing.T) {
 	}
 	t.Run("memory", func(t *testing.T) { run(t, []*Server{open(t, StoreMemory)}, 10_000, 60) })
 	eachDurable(t, func(t *testing.T, on string) {
-		t.Run("alone", func(t *testing.T) { run(t, []*Server{open(t, on)}, sharedTotal(t), 200) })
+		t.Run("alone", func(t *testing.T) { t.Parallel(); run(t, []*Server{open(t, on)}, sharedTotal(t), 200) })
 		t.Run("cluster", func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("starts a cluster of three; run without -short")
 			}
+			t.Parallel()
 			run(t, cluster(t, with(on)), 1000, 1000)
 		})
 	})
@@ -300,7 +301,6 @@ func TestSharedNodeStops(t *testing.T) {
 		t.Skip("starts a cluster of three; run without -short")
 	}
 	eachDurable(t, func(t *testing.T, on string) {
-		t.Parallel()
 		nodeStops(t, cluster(t, with(on)))
 	})
 }

@@ -24,7 +24,10 @@ func TestSharedOverCrashes(t *testing.T) {
 		"a cluster":                            {StoreStaged, 3, 3},
 		"a node of its own that has a journal": {StoreJournal, 1, 2},
 	} {
-		t.Run(name, func(t *testing.T) { runSharedCrashes(t, test.on, test.nodes, test.kills) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runSharedCrashes(t, test.on, test.nodes, test.kills)
+		})
 	}
 }
 
@@ -33,7 +36,17 @@ func runSharedCrashes(t *testing.T, on string, nodes, kills int) {
 	const size = 4
 	members := make([]*receiver, size)
 	var subscribed, receiving, publishing sync.WaitGroup
-	published := make(chan struct{}) // everything is
+	var mu sync.Mutex
+	times := map[string]int{}            // that a message came
+	total := -1                          // how many there are; -1 while that is not known
+	whole := func(took ...string) bool { // whether all of them have come, with these
+		mu.Lock()
+		defer mu.Unlock()
+		for _, payload := range took {
+			times[payload]++
+		}
+		return total >= 0 && len(times) >= total
+	}
 	for i := range members {
 		r := &receiver{t: t, pending: map[uint16]string{}}
 		members[i] = r
@@ -47,15 +60,15 @@ func runSharedCrashes(t *testing.T, on string, nodes, kills int) {
 			}
 			p.subscribe("$share/g/k/+", 2)
 			subscribed.Done()
-			for silent := 0; silent < 3 && p != nil; { // three connections in a row that brought nothing
-				had := len(r.got)
+			for silent := 0; silent < 3 && p != nil; { // connections after all have come, in a row, that brought nothing
+				had, all := len(r.got), whole()
 				r.connection(p, 1<<30, time.Now().Add(3*time.Second))
-				select {
-				case <-published:
-					if silent++; len(r.got) > had || len(r.pending) > 0 {
-						silent = 0
-					}
-				default:
+				whole(r.got[had:]...)
+				if silent++; !all || len(r.got) > had || len(r.pending) > 0 {
+					silent = 0
+				}
+				if time.Now().After(c.end) {
+					return // what never came is judged
 				}
 				p = c.login(id, false)
 			}
@@ -82,14 +95,12 @@ func runSharedCrashes(t *testing.T, on string, nodes, kills int) {
 	}
 	close(c.over)
 	publishing.Wait()
-	close(published)
+	mu.Lock()
+	total = u.next
+	mu.Unlock()
 	receiving.Wait()
-	times := map[string]int{}
 	for i, r := range members {
 		t.Logf("member %d: %d messages, %d came again", i, len(r.got), r.again)
-		for _, payload := range r.got {
-			times[payload]++
-		}
 	}
 	var wrong []string
 	for n := range u.next {

@@ -60,6 +60,7 @@ func TestSysTopics(t *testing.T) {
 	fast := func(c *Config) { sysOften(c); c.Version = "v9" }
 	for _, name := range []string{StoreMemory, StoreStaged, StoreJournal} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := open(t, name, fast)
 			all, one := connect(t, s, "all"), connect(t, s, "one")
 			all.subscribe("#", 2)

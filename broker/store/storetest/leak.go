@@ -11,7 +11,7 @@ import (
 )
 
 // settleTime bounds how long goroutines may take to end after the last test.
-const settleTime = 10 * time.Second
+const settleTime = time.Minute
 
 // parallel is how many parallel tests run at a time. Those of stores and clusters wait more than they work: for elections,
 // restarts, time-outs.
