@@ -25,24 +25,40 @@ const (
 	codeOwnCeiling = "rate_above_generator"
 )
 
+// RefusedError says that what a scenario asks for cannot be measured here, and what to ask for in its place. It was found out
+// before anything was measured.
+type RefusedError struct{ Why error }
+
+// Error is a sentence or, of several brokers, a line for each.
+func (e *RefusedError) Error() string { return e.Why.Error() }
+
+// Unwrap is the reason.
+func (e *RefusedError) Unwrap() error { return e.Why }
+
 // admits sees before anything is measured that every broker takes the largest window: what a CONNACK of MQTT 5.0 says about it
 // would otherwise be read in the middle of the run.
 func (r *run) admits(ctx context.Context, brokers []*target.Broker) error {
 	s := &r.plan.Scenario
-	var problems []error
+	var refusals, problems []error
 	for i, b := range brokers {
 		if scenarios.ClientVersion(r.arms[i].Client, s.Version) != scenarios.MQTT5 {
 			continue // 3.1.1 has no such limits
 		}
 		name, _ := r.next()
-		err := client.Admits(ctx, client.Options{
+		refusal, err := client.Admits(ctx, client.Options{
 			Addr: b.Addrs()[0], ClientID: "if" + name, CleanSession: true, Version: packet.V5,
 		}, slices.Max(s.QoS), slices.Max(s.Windows))
-		if err != nil {
+		switch {
+		case refusal != nil:
+			refusals = append(refusals, fmt.Errorf("arm %s (%s): %w", r.arms[i].Name, r.arms[i].Target, refusal))
+		case err != nil:
 			problems = append(problems, fmt.Errorf("arm %s (%s): %w", r.arms[i].Name, r.arms[i].Target, err))
 		}
 	}
-	return errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil || len(refusals) == 0 {
+		return err
+	}
+	return &RefusedError{errors.Join(refusals...)}
 }
 
 // askGenerator says before the run which rates the load generator does not reach on this machine, by a short closed loop against
@@ -80,19 +96,34 @@ func (r *run) askGenerator(ctx context.Context) ([]result.Warning, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find out what the load generator reaches: %w", err)
 		}
-		reached := perSecond(stats.Messages, stats.Duration)
-		if reached >= asked[p] {
-			continue
+		text, err := aboveCeiling(asked[p], perSecond(stats.Messages, stats.Duration), &few)
+		if err != nil {
+			return nil, err
 		}
-		text := fmt.Sprintf("rate %.0f: the load generator reaches about %.0f/s against a broker that only acknowledges, at QoS %d, window %d, %d connections",
-			asked[p], reached, p.QoS, p.Window, few.Connections)
-		if reached*hopeless < asked[p] {
-			return nil, fmt.Errorf("%s; no broker can be measured at that rate here: ask for a lower one, a larger window or more connections", text)
+		if text != "" {
+			said = append(said, result.Warning{Code: codeOwnCeiling, Text: text})
+			r.events.send(Event{Kind: Talk, Text: text + "; messages will be late, and that will be its fault"})
 		}
-		said = append(said, result.Warning{Code: codeOwnCeiling, Text: text})
-		r.events.send(Event{Kind: Talk, Text: text + "; messages will be late, and that will be its fault"})
 	}
 	return said, nil
+}
+
+// aboveCeiling says what is to be said of a rate at a point where the load generator reached so much, both in messages per second;
+// "" of one that it reaches. A rate that is out of all question is refused.
+func aboveCeiling(asked, reached float64, p *scenarios.Point) (string, error) {
+	if reached >= asked {
+		return "", nil
+	}
+	plural := "s"
+	if p.Connections == 1 {
+		plural = ""
+	}
+	text := fmt.Sprintf("rate %.0f: the load generator reaches about %.0f/s against a broker that only acknowledges, at QoS %d, window %d, %d connection%s",
+		asked, reached, p.QoS, p.Window, p.Connections, plural)
+	if reached*hopeless < asked {
+		return "", &RefusedError{fmt.Errorf("%s; no broker can be measured at that rate here: ask for a lower one, a larger window or more connections", text)}
+	}
+	return text, nil
 }
 
 func (r *run) nullDir() string { return filepath.Join(r.cfg.OutDir, "data-null") }

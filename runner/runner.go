@@ -31,8 +31,8 @@ type Config struct {
 	Calibration *result.Calibration // of this machine, for the result to quote; nil: none
 }
 
-// Run executes the scenario. The Result is nil only if the run never began: the scenario cannot be planned, or a program
-// cannot be found or built. Otherwise it holds every run that was finished, and with an error it is marked partial.
+// Run executes the scenario. The Result is nil only if the run never began: the scenario cannot be planned, a program cannot be
+// found or built, or what is asked for is refused with a *[RefusedError]. Otherwise it holds every run that was finished, and with an error it is marked partial.
 // When the context ends the error wraps [context.Canceled] or what ended it. Comparisons, control and warnings are not
 // filled in; package report/stat does that.
 func Run(ctx context.Context, cfg Config) (*result.Result, error) {
@@ -79,6 +79,9 @@ func Run(ctx context.Context, cfg Config) (*result.Result, error) {
 		if other := r.arms[i].client; other != nil {
 			err = errors.Join(err, other.Close())
 		}
+	}
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		return nil, interrupted(ctx, err)
 	}
 	if err != nil {
 		err = interrupted(ctx, err)

@@ -59,6 +59,10 @@ func measure(cmd *cobra.Command, flags *runFlags, base scenarios.Scenario) error
 	progress.close()
 	runErr = explain(ctx, runErr)
 	if r == nil {
+		if refused := (*runner.RefusedError)(nil); errors.As(runErr, &refused) {
+			runErr = usage(runErr)
+			discardLogs(dir)
+		}
 		discardOutDir(dir)
 		return runErr
 	}

@@ -72,6 +72,9 @@ func discardOutDir(dir string) {
 	}
 }
 
+// discardLogs removes what brokers printed in a run that did not fail because of them.
+func discardLogs(dir string) { _ = os.RemoveAll(filepath.Join(dir, "logs")) }
+
 // diskHint adds what to do about a full disk.
 func diskHint(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {

@@ -183,13 +183,14 @@ func (c *Conn) accepted5(f packet.Frame) error {
 	return nil
 }
 
-// Admits connects once and says what of a load the broker has said that it does not take, nil if nothing.
-func Admits(ctx context.Context, o Options, qos, window int) error {
+// Admits connects once and says what of a load the broker has said that it does not take: refusal is nil if nothing. It is an
+// error when the broker could not be asked.
+func Admits(ctx context.Context, o Options, qos, window int) (refusal, err error) {
 	c, err := Dial(ctx, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(c.allows(qos, window), c.Disconnect())
+	return c.allows(qos, window), c.Disconnect()
 }
 
 // allows says what of a load the broker has said that it does not take.

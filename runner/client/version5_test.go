@@ -76,7 +76,10 @@ func TestAdmits(t *testing.T) {
 		want        string
 	}{{1, 20, ""}, {1, 21, "takes at most 20 exchanges of a connection (Receive Maximum"}, {2, 1, "takes at most QoS 1"}} {
 		addr := broker(t, func(p *peer) { p.accept5(packet.Success, &limits); p.gone() })
-		err := Admits(t.Context(), Options{Addr: addr, ClientID: "a", CleanSession: true, Version: packet.V5}, c.qos, c.window)
+		err, trouble := Admits(t.Context(), Options{Addr: addr, ClientID: "a", CleanSession: true, Version: packet.V5}, c.qos, c.window)
+		if trouble != nil {
+			t.Errorf("QoS %d, window %d: %v", c.qos, c.window, trouble)
+		}
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("QoS %d, window %d: %v, want %q", c.qos, c.window, err, c.want)
 		}
