@@ -16,11 +16,11 @@
 //	connections: 1
 //	payload: 1KiB           # bytes; KiB and MiB, kB and MB; or a distribution: 64..4096 (each size as likely),
 //	                        # lognormal:64..4096 (99 % of them between), 256*9+4096*1 (nine of ten are small)
-//	duration: 800ms         # measured time of one block run
+//	duration: 500ms         # measured time of one block run
 //	warmup: 100ms
-//	control: 400ms          # or off
+//	control: 250ms          # or off
 //	passes: 2
-//	blocks: 3
+//	blocks: 5
 //	nodes: 3
 //	replicas: 3
 //	verify: 500ms           # or off
