@@ -273,13 +273,15 @@ func cluster(t testing.TB, edit ...func(*Config)) []*Server {
 			listen, routes = append(listen, addr), append(routes, "nats://"+addr)
 		}
 	}
+	// A name of its own: a port that another cluster has taken meanwhile would make one cluster of the two.
+	name := fmt.Sprintf("test-%d-%s", os.Getpid(), strings.ReplaceAll(listen[0], ":", "-"))
 	servers := make([]*Server, 3)
 	errs := make(chan error, 3)
 	dir := t.TempDir()
 	for i := range 3 {
 		cfg := Config{
 			Listen: "127.0.0.1:0", Store: StoreStaged, Pipeline: true, Log: testLog(t), Node: fmt.Sprintf("n%d", i+1),
-			StoreDir: fmt.Sprintf("%s/n%d", dir, i+1), Cluster: "test", ClusterListen: listen[i], Routes: routes, Replicas: 3,
+			StoreDir: fmt.Sprintf("%s/n%d", dir, i+1), Cluster: name, ClusterListen: listen[i], Routes: routes, Replicas: 3,
 		}
 		for _, e := range edit {
 			e(&cfg)
