@@ -74,7 +74,7 @@ func Trio(t testing.TB) []*Server {
 	for i, port := range ports {
 		all[i] = Start(t, func(o *server.Options) {
 			o.ServerName = fmt.Sprintf("s%d", i+1)
-			o.Cluster = server.ClusterOpts{Name: "outside", Host: "127.0.0.1", Port: port}
+			o.Cluster = server.ClusterOpts{Name: fmt.Sprint("outside-", ports[0]), Host: "127.0.0.1", Port: port}
 			o.Routes = routes
 		})
 	}
