@@ -209,7 +209,7 @@ func (s *Store) enter(filter string, subjects []string) *group {
 		g = &group{
 			s: s, name: shareName(filter), filter: filter, subjects: subjects, inbox: "inf.w." + nuid.Next() + ".",
 			cfg: jetstream.ConsumerConfig{
-				Durable: shareName(filter), DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckExplicitPolicy,
+				Durable: shareName(filter), AckPolicy: jetstream.AckExplicitPolicy,
 				AckWait: shareAckWait, MaxAckPending: shareAckPending, MaxDeliver: -1, MaxWaiting: 1 << 16,
 			},
 		}
@@ -279,16 +279,33 @@ func (g *group) join(ctx context.Context, m *groupMember) error {
 	return nil
 }
 
-// create creates the group's consumer, or finds it.
+// create creates the group's consumer, which begins with what is stored after this (see fromNow), or finds it: one that is
+// there began before. The answer that it exists can come before any node has made it, and until one has, the stream lets go
+// of what is stored: only its leader's own answer says that it is there.
 func (g *group) create(ctx context.Context) error {
-	err := persist(ctx, func(ctx context.Context) error {
-		_, err := g.s.js.CreateConsumer(ctx, msgsStream, g.cfg)
-		return err
-	})
-	if err == nil {
-		err = g.s.declare(ctx)
+	for {
+		cfg := g.cfg
+		if err := g.s.fromNow(&cfg); err != nil {
+			return err
+		}
+		err := persist(ctx, func(ctx context.Context) error {
+			_, err := g.s.js.CreateConsumer(ctx, msgsStream, cfg)
+			return err
+		})
+		if errors.Is(err, jetstream.ErrConsumerExists) {
+			err = persist(ctx, func(ctx context.Context) error {
+				_, err := g.s.js.Consumer(ctx, msgsStream, g.name) // which its leader answers
+				return err
+			})
+			if errors.Is(err, jetstream.ErrConsumerNotFound) && ctx.Err() == nil {
+				continue // the last member of another node has just taken it away
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return g.s.declare(ctx)
 	}
-	return err
 }
 
 // listen subscribes to what is pulled, and, as one of the nodes that have members, to QoS 0 publications. The lock of the
