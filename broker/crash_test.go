@@ -103,7 +103,7 @@ func processes(t *testing.T, on string, n int) (all []*brokerProcess, program st
 			"broker", "--store", on, "--listen", p.addr, "--store-dir", t.TempDir(), "--node", fmt.Sprintf("n%d", i+1), "--sys-interval", "0",
 		}
 		if n > 1 {
-			p.args = append(p.args, "--cluster", "crash-" + strings.ReplaceAll(members[0], ":", "-"), "--cluster-listen", members[i], "--routes", strings.Join(routes, ","), "--replicas", strconv.Itoa(n))
+			p.args = append(p.args, "--cluster", "crash-"+strings.ReplaceAll(members[0], ":", "-"), "--cluster-listen", members[i], "--routes", strings.Join(routes, ","), "--replicas", strconv.Itoa(n))
 		}
 		all = append(all, p)
 	}

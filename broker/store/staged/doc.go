@@ -64,8 +64,9 @@
 //
 // What remains: a node that stands still for longer than DuplicateWindow and then goes on can release, or hand out to a
 // member of a group, what it was about to when it stopped, though the stream has forgotten that id since; a power cut on
-// a node that does not sync each write (durability file) can lose what JetStream had not synced, as everywhere; and the
-// clocks of the nodes must agree to less than DuplicateWindow/3.
+// a node that does not sync each write (durability file) can lose what JetStream had not synced, as everywhere; where the lead
+// of a subscription's consumer, in the moment after it was made, goes to a node that has not made it yet, that node has not
+// kept what came meanwhile; and the clocks of the nodes must agree to less than DuplicateWindow/3.
 //
 // # Subscriptions
 //
