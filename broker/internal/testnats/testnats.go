@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,13 +25,33 @@ type Server struct {
 	srv     *server.Server
 }
 
-// Port finds a free port below those that outgoing connections are given, so that it is still free some time later.
+// Ports are given out below those that outgoing connections have, so that they are still free some time later. The processes of
+// packages that are tested side by side choose from different ones, most of them, and none gives one out twice in givenFor: a
+// server that starts late must find its port, and not another test's server on it.
+const (
+	lowPort, highPort = 10_240, 32_767
+	strides           = 16
+	givenFor          = 5 * time.Minute
+)
+
+var (
+	givenMu sync.Mutex
+	given   = map[int]time.Time{} // when, by port
+)
+
+// Port finds a free port.
 func Port(t testing.TB) int {
 	t.Helper()
-	for range 1000 {
-		port := 10_240 + rand.IntN(22_528)
+	givenMu.Lock()
+	defer givenMu.Unlock()
+	for range 10_000 {
+		port := lowPort + rand.IntN((highPort-lowPort)/strides)*strides + os.Getpid()%strides
+		if at, before := given[port]; before && time.Since(at) < givenFor {
+			continue
+		}
 		if l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			_ = l.Close()
+			given[port] = time.Now()
 			return port
 		}
 	}

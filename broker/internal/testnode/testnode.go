@@ -51,10 +51,11 @@ func Single(t testing.TB) *Node {
 func Trio(t testing.TB) (nodes [3]*Node) {
 	t.Helper()
 	var routes []string
-	for i, port := range testnats.Ports(t, len(nodes)) {
+	ports := testnats.Ports(t, len(nodes))
+	for i, port := range ports {
 		listen := fmt.Sprintf("127.0.0.1:%d", port)
 		routes = append(routes, "nats://"+listen)
-		nodes[i] = New(t, node.Config{Name: fmt.Sprintf("n%d", i+1), StoreDir: t.TempDir(), Cluster: "test", ClusterListen: listen}, 3)
+		nodes[i] = New(t, node.Config{Name: fmt.Sprintf("n%d", i+1), StoreDir: t.TempDir(), Cluster: fmt.Sprint("test-", ports[0]), ClusterListen: listen}, 3)
 	}
 	started := make(chan error, len(nodes))
 	ctx := Starting(t)
