@@ -51,13 +51,15 @@ func (s *Store) askAgainWith(header nats.Header, subject string, body []byte, lo
 	}
 }
 
-// unavailable reports whether an answer says that nobody leads, and so nothing was done.
+// unavailable reports whether an answer says that nobody leads, or that the leader is not done yet with what the condition of a
+// write is about, and so nothing was done.
 func unavailable(data []byte) bool {
-	if !bytes.Contains(data, []byte("10008")) {
+	if !bytes.Contains(data, []byte(`"error"`)) {
 		return false
 	}
 	var answer struct {
 		Error *apiError `json:"error"`
 	}
-	return json.Unmarshal(data, &answer) == nil && answer.Error != nil && answer.Error.ErrCode == codeUnavailable
+	return json.Unmarshal(data, &answer) == nil && answer.Error != nil &&
+		(answer.Error.ErrCode == codeUnavailable || answer.Error.ErrCode == codeWrongSequence2)
 }

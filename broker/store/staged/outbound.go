@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"inflight/broker/store"
 )
+
+// busyPause is how long a record is left that its stream's leader does not take yet.
+const busyPause = 10 * time.Millisecond
 
 // outbounds are the outbound records that this node writes, one of a client at a time.
 //
@@ -104,8 +108,13 @@ func (s *Store) PutOutbound(client string, data []byte, done func(error)) {
 	})
 }
 
-// putOutbound writes a record in place of the last one.
+// putOutbound writes a record in place of the last one. The stream's leader refuses one also while it is not done with the last
+// one itself, or is new and has not got to it: nothing is stored then, and the record is written again.
 func (s *Store) putOutbound(r *outRecord, data []byte, done func(error)) {
+	s.replaceOutbound(r, data, time.Now().Add(s.cfg.Timeout), done)
+}
+
+func (s *Store) replaceOutbound(r *outRecord, data []byte, end time.Time, done func(error)) {
 	msg := &nats.Msg{Subject: outboundRoot + hash(r.client), Data: data, Header: nats.Header{
 		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(r.last, 10)},
 	}}
@@ -120,12 +129,22 @@ func (s *Store) putOutbound(r *outRecord, data []byte, done func(error)) {
 		switch {
 		case err == nil:
 			r.last = seq
+			done(nil)
 		case wrongSequence(err):
-			err = store.ErrConflict
+			s.lastOutbound(r.client, func(seq uint64, _ []byte, err error) {
+				switch {
+				case err != nil:
+					done(err)
+				case seq > r.last, seq == 0 && r.last > 0, time.Now().After(end):
+					done(store.ErrConflict)
+				default:
+					time.AfterFunc(busyPause, func() { s.replaceOutbound(r, data, end, done) })
+				}
+			})
 		default:
 			r.doubt, r.doubted = true, data
+			done(err)
 		}
-		done(err)
 	})
 }
 
